@@ -1,0 +1,81 @@
+# `make` lists the targets. `make reproduce` and `make test` do all set-up themselves.
+
+PYTHON ?= python3
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.setup
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+C_SOURCES := $(wildcard src/cobandits/compiled/*.c src/cobandits/compiled/*.h)
+
+# One BLAS thread: the parallel work is over tasks and processes, and the two would fight.
+export OPENBLAS_NUM_THREADS := 1
+export OMP_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+export VECLIB_MAXIMUM_THREADS := 1
+export MPLBACKEND := Agg
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup test lint format reproduce bench statistical clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: $(STAMP) ## make .venv and install everything; does nothing where it is up to date
+
+# A venv that was copied or moved here, or whose Python is gone, would run other code, or none:
+# $(HOME_FILE) holds the path it was made for, and where that is another one it is made anew.
+HOME_FILE := $(VENV)/.made-for
+MADE_FOR := $(shell $(BIN)/python -c "" 2>/dev/null && cat $(HOME_FILE) 2>/dev/null)
+ifneq ($(MADE_FOR),$(CURDIR))
+.PHONY: $(STAMP)
+endif
+
+$(STAMP): pyproject.toml setup.py constraints.txt $(C_SOURCES)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "cobandits needs Python 3.11 or newer, and '$(PYTHON)' is:" \
+	    "$$($(PYTHON) --version 2>&1 || true)" >&2; \
+	  echo "Name another one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@rm -f $@ src/cobandits/compiled/_pass*.so
+	@echo "Installing into $(VENV) (about a minute the first time)"
+	@if [ "$(MADE_FOR)" != "$(CURDIR)" ]; then \
+	  rm -rf $(VENV) && $(PYTHON) -m venv $(VENV) && echo "$(CURDIR)" > $(HOME_FILE); fi
+	@$(PIP) install --quiet -c constraints.txt pip setuptools
+	@$(PIP) install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
+	@if ls src/cobandits/compiled/_pass*.so >/dev/null 2>&1; then echo "The compiled pass is built."; \
+	  else echo "The compiled pass is not built (no C compiler?): NumPy is used, and is slower."; fi
+	@touch $@
+
+test: lint ## linters, type checker, tests and doctests
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+lint: setup ## ruff, mypy --strict and the import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: setup ## format the code and apply safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+reproduce: setup ## compare the estimators on a synthetic example and draw the pictures
+	$(BIN)/cobandits estimate --env synthetic --dim 100 --tasks 50 --rank 4 --rows 50 \
+	  --noise-std 1e-3 --estimator altgdmin --estimator fast --estimator altgd \
+	  --estimator moments --estimator tracenorm --estimator independent --estimator pooled \
+	  --trials 3 --seed 7 --plot results/
+	@echo "The pictures are in $(CURDIR)/results/"
+
+bench: setup ## the benchmarks, as ratios in one run on one thread
+	$(BIN)/python -m benchmarks
+
+statistical: setup ## the claims that need many seeds (slow, not part of `make test`)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 0 -m statistical $(PYTEST_ARGS) tests
+
+clean: ## remove .venv, caches and built files; results/ stays
+	rm -rf $(VENV) build dist src/*.egg-info src/cobandits/compiled/_pass*.so
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
