@@ -1,0 +1,1 @@
+"""The hot loops in C: ``_pass``, where it could be built at installation."""

@@ -1,0 +1,30 @@
+from typing import Any
+
+from numpy.typing import NDArray
+
+def least_squares(
+    rows: NDArray[Any],
+    rewards: NDArray[Any],
+    offsets: NDArray[Any],
+    B: NDArray[Any],
+    penalty: NDArray[Any],
+    W: NDArray[Any],
+    grad: NDArray[Any],
+    costs: NDArray[Any],
+    dim: int,
+    rank: int,
+    is_double: bool,
+    tolerance: float,
+    /,
+) -> None: ...
+def residuals(
+    rows: NDArray[Any],
+    rewards: NDArray[Any],
+    offsets: NDArray[Any],
+    thetas: NDArray[Any],
+    G: NDArray[Any],
+    costs: NDArray[Any],
+    dim: int,
+    is_double: bool,
+    /,
+) -> None: ...

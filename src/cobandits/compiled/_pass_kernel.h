@@ -1,0 +1,283 @@
+/* The two passes over the rows of all tasks, for one REAL type.
+ *
+ * Included twice by _pass.c, which defines
+ *   REAL      float or double
+ *   LANES     how many of them fill 64 bytes
+ *   NAMED(x)  x with a suffix for the type
+ *
+ * A task's rows are read in blocks of four and stay in cache between the product
+ * with the basis and the product with the residual, so a pass reads memory about
+ * once. A row is cut into vectors of LANES numbers. The last vector of a row
+ * overlaps the one before it (it ends where the row ends), and its lanes that
+ * were counted already are multiplied by zero: no row needs padding. A row of
+ * fewer than LANES numbers (NARROW) is copied into one vector that ends in zeros.
+ */
+
+typedef REAL NAMED(vec) __attribute__((vector_size(64), aligned(sizeof(REAL)), may_alias));
+typedef REAL NAMED(quad)
+    __attribute__((vector_size(4 * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
+#define VEC NAMED(vec)
+#define QUAD NAMED(quad)
+#define LOAD(p) (*(const VEC *)(p))
+
+/* How a row of `dim` numbers is cut into vectors. */
+typedef struct {
+    long dim, vectors;
+    VEC fresh; /* 1 in the lanes of the last vector that no earlier vector holds */
+} NAMED(cut);
+#define CUT NAMED(cut)
+
+INLINE CUT NAMED(cut_row)(long dim) {
+    CUT cut = {.dim = dim, .vectors = (dim + LANES - 1) / LANES};
+    for (long i = 0; i < LANES; i++)
+        cut.fresh[i] = dim < LANES ? i < dim : dim - LANES + i >= (cut.vectors - 1) * LANES;
+    return cut;
+}
+
+/* Where vector v of a row begins. */
+INLINE long NAMED(begin)(const int NARROW, CUT cut, long v) {
+    return NARROW || v + 1 < cut.vectors ? v * LANES : cut.dim - LANES;
+}
+
+INLINE VEC NAMED(load)(const int NARROW, CUT cut, const REAL *numbers) {
+    if (!NARROW) return LOAD(numbers);
+    VEC v = {0};
+    for (long i = 0; i < cut.dim; i++) v[i] = numbers[i];
+    return v;
+}
+
+INLINE QUAD NAMED(fold)(VEC v) {
+    union { VEC whole; QUAD part[LANES / 4]; } u = {.whole = v};
+    QUAD s = u.part[0];
+    for (int i = 1; i < LANES / 4; i++) s += u.part[i];
+    return s;
+}
+
+INLINE REAL NAMED(sum)(VEC v) {
+    QUAD q = NAMED(fold)(v);
+    return (q[0] + q[2]) + (q[1] + q[3]);
+}
+
+/* The sums of four vectors, as one vector of four: a transpose and an add. */
+INLINE QUAD NAMED(sums)(VEC a, VEC b, VEC c, VEC d) {
+    QUAD p = NAMED(fold)(a), q = NAMED(fold)(b), r = NAMED(fold)(c), s = NAMED(fold)(d);
+    QUAD pq = __builtin_shufflevector(p, q, 0, 4, 1, 5) + __builtin_shufflevector(p, q, 2, 6, 3, 7);
+    QUAD rs = __builtin_shufflevector(r, s, 0, 4, 1, 5) + __builtin_shufflevector(r, s, 2, 6, 3, 7);
+    return __builtin_shufflevector(pq, rs, 0, 1, 4, 5) + __builtin_shufflevector(pq, rs, 2, 3, 6, 7);
+}
+
+/* <a, b> for lengths that are multiples of LANES. */
+INLINE REAL NAMED(dot)(const REAL *a, const REAL *b, long length) {
+    VEC s = {0};
+    for (long i = 0; i < length; i += LANES) s += LOAD(a + i) * LOAD(b + i);
+    return NAMED(sum)(s);
+}
+
+/* Columns of a matrix as rows of vectors, the last vector masked by `fresh`. */
+INLINE void NAMED(pack)(const int NARROW, CUT cut, const REAL *column, long stride, REAL *packed) {
+    for (long v = 0; v < cut.vectors; v++)
+        for (long i = 0; i < LANES; i++) {
+            int counts = v + 1 < cut.vectors || cut.fresh[i] != 0;
+            packed[v * LANES + i] = counts ? column[(NAMED(begin)(NARROW, cut, v) + i) * stride] : 0;
+        }
+}
+
+/* out[k * pitch + i] = <row i, column k> for ROWS (4 or 1) rows and COLUMNS columns. */
+INLINE void NAMED(products)(const int NARROW, const int ROWS, const int COLUMNS, CUT cut,
+                            const REAL *restrict rows, const REAL *restrict packed,
+                            REAL *restrict out, long pitch) {
+    VEC acc[4][4];
+    for (int k = 0; k < COLUMNS; k++)
+        for (int i = 0; i < ROWS; i++) acc[k][i] = (VEC){0};
+    for (long v = 0; v < cut.vectors; v++) {
+        long j = NAMED(begin)(NARROW, cut, v);
+        VEC x[4];
+        for (int i = 0; i < ROWS; i++) x[i] = NAMED(load)(NARROW, cut, rows + i * cut.dim + j);
+        for (int k = 0; k < COLUMNS; k++) {
+            VEC b = LOAD(packed + (k * cut.vectors + v) * LANES);
+            for (int i = 0; i < ROWS; i++) acc[k][i] += x[i] * b;
+        }
+    }
+    for (int k = 0; k < COLUMNS; k++) {
+        if (ROWS == 4) *(QUAD *)(out + k * pitch) = NAMED(sums)(acc[k][0], acc[k][1], acc[k][2], acc[k][3]);
+        else out[k * pitch] = NAMED(sum)(acc[k][0]);
+    }
+}
+
+/* A' = (Phi_t B)', (rank, pitch), zero behind the last row. */
+INLINE void NAMED(project)(const int NARROW, CUT cut, const REAL *rows, long count,
+                           const REAL *packed, long rank, REAL *At, long pitch) {
+    long i = 0, width = cut.vectors * LANES;
+    for (; i + 4 <= count; i += 4) {
+        long k = 0;
+        for (; k + 4 <= rank; k += 4)
+            NAMED(products)(NARROW, 4, 4, cut, rows + i * cut.dim, packed + k * width, At + k * pitch + i, pitch);
+        for (; k + 2 <= rank; k += 2)
+            NAMED(products)(NARROW, 4, 2, cut, rows + i * cut.dim, packed + k * width, At + k * pitch + i, pitch);
+        for (; k < rank; k++)
+            NAMED(products)(NARROW, 4, 1, cut, rows + i * cut.dim, packed + k * width, At + k * pitch + i, pitch);
+    }
+    for (; i < count; i++)
+        for (long k = 0; k < rank; k++)
+            NAMED(products)(NARROW, 1, 1, cut, rows + i * cut.dim, packed + k * width, At + k * pitch + i, pitch);
+    for (; i < pitch; i++)
+        for (long k = 0; k < rank; k++) At[k * pitch + i] = 0;
+}
+
+/* g += sum_i e_i row_i over COUNT rows; g has room for whole vectors. */
+INLINE void NAMED(add_rows)(const int NARROW, const int COUNT, CUT cut, const REAL *restrict rows,
+                            const REAL *restrict e, REAL *restrict g) {
+    VEC scale[8];
+    for (int i = 0; i < COUNT; i++) scale[i] = (VEC){0} + e[i];
+    for (long v = 0; v + 1 < cut.vectors; v++) {
+        VEC s = LOAD(g + v * LANES);
+        for (int i = 0; i < COUNT; i++) s += scale[i] * LOAD(rows + i * cut.dim + v * LANES);
+        *(VEC *)(g + v * LANES) = s;
+    }
+    VEC s = {0};
+    long last = NAMED(begin)(NARROW, cut, cut.vectors - 1);
+    for (int i = 0; i < COUNT; i++) s += scale[i] * NAMED(load)(NARROW, cut, rows + i * cut.dim + last);
+    *(VEC *)(g + last) += cut.fresh * s;
+}
+
+/* g = Phi_t' e, from the last row to the first: the last are still in cache. */
+INLINE void NAMED(pull_back)(const int NARROW, CUT cut, const REAL *rows, const REAL *e, long count,
+                             REAL *g) {
+    memset(g, 0, sizeof(VEC) * cut.vectors);
+    long i = count;
+    for (; i >= 8; i -= 8) NAMED(add_rows)(NARROW, 8, cut, rows + (i - 8) * cut.dim, e + i - 8, g);
+    for (; i >= 1; i -= 1) NAMED(add_rows)(NARROW, 1, cut, rows + (i - 1) * cut.dim, e + i - 1, g);
+}
+
+/* Solve M w = w in place by Cholesky; 0 if a pivot is lost to rounding. */
+INLINE int NAMED(solve)(REAL *M, REAL *w, long rank, REAL tolerance) {
+    for (long p = 0; p < rank; p++) {
+        REAL diagonal = M[p * rank + p];
+        for (long q = 0; q <= p; q++) {
+            REAL s = M[p * rank + q];
+            for (long k = 0; k < q; k++) s -= M[p * rank + k] * M[q * rank + k];
+            if (q < p) M[p * rank + q] = s * M[q * rank + q];
+            else if (!(s > tolerance * diagonal)) return 0;
+            else M[p * rank + p] = 1 / (REAL)sqrt(s); /* the inverse: no division below */
+        }
+    }
+    for (long p = 0; p < rank; p++) {
+        for (long k = 0; k < p; k++) w[p] -= M[p * rank + k] * w[k];
+        w[p] *= M[p * rank + p];
+    }
+    for (long p = rank - 1; p >= 0; p--) {
+        for (long k = p + 1; k < rank; k++) w[p] -= M[k * rank + p] * w[k];
+        w[p] *= M[p * rank + p];
+    }
+    return 1;
+}
+
+INLINE void NAMED(least_squares_of)(const int NARROW, const REAL *rows, const REAL *rewards,
+                                    const int64_t *offsets, long n_tasks, long dim, long rank,
+                                    const REAL *B, const REAL *penalty, REAL tolerance, REAL *W,
+                                    REAL *grad_t, double *costs, long longest, REAL *scratch) {
+    CUT cut = NAMED(cut_row)(dim);
+    long pitch = (longest + LANES - 1) / LANES * LANES, width = cut.vectors * LANES;
+    REAL *packed = scratch, *At = packed + rank * width, *y = At + rank * pitch;
+    REAL *e = y + pitch, *g = e + pitch, *M = g + width;
+    for (long k = 0; k < rank; k++) NAMED(pack)(NARROW, cut, B + k, rank, packed + k * width);
+    memset(grad_t, 0, sizeof(REAL) * rank * dim);
+    for (long t = 0; t < n_tasks; t++) {
+        long count = offsets[t + 1] - offsets[t], used = (count + LANES - 1) / LANES * LANES;
+        const REAL *Phi = rows + offsets[t] * dim;
+        REAL *w = W + t * rank;
+        NAMED(project)(NARROW, cut, Phi, count, packed, rank, At, used);
+        memcpy(y, rewards + offsets[t], sizeof(REAL) * count);
+        memset(y + count, 0, sizeof(REAL) * (used - count));
+        for (long p = 0; p < rank; p++) {
+            w[p] = NAMED(dot)(At + p * used, y, used);
+            for (long q = 0; q <= p; q++)
+                M[p * rank + q] = NAMED(dot)(At + p * used, At + q * used, used) + penalty[p * rank + q];
+        }
+        costs[t] = -1;
+        if (!NAMED(solve)(M, w, rank, tolerance)) {
+            memset(w, 0, sizeof(REAL) * rank);
+            continue;
+        }
+        for (long i = 0; i < used; i += LANES) {
+            VEC s = -LOAD(y + i);
+            for (long p = 0; p < rank; p++) s += w[p] * LOAD(At + p * used + i);
+            *(VEC *)(e + i) = s;
+        }
+        costs[t] = NAMED(dot)(e, e, used);
+        for (long p = 0; p < rank; p++)
+            for (long q = 0; q < rank; q++) costs[t] += w[p] * penalty[p * rank + q] * w[q];
+        NAMED(pull_back)(NARROW, cut, Phi, e, count, g);
+        for (long k = 0; k < rank; k++)
+            for (long j = 0; j < dim; j++) grad_t[k * dim + j] += w[k] * g[j];
+    }
+}
+
+/* Every task's least squares in the span of B, and the half gradient in B.
+ *
+ * For task t with rows offsets[t] to offsets[t + 1]:
+ *   w_t   = argmin |Phi_t B w - y_t|^2 + w' penalty w
+ *   grad += Phi_t' (Phi_t B w_t - y_t) w_t'
+ *   cost_t = |Phi_t B w_t - y_t|^2 + w_t' penalty w_t
+ * A task whose normal matrix is singular gets cost_t = -1, w_t = 0, and adds nothing.
+ */
+CLONES static void NAMED(least_squares)(const REAL *rows, const REAL *rewards, const int64_t *offsets,
+                                        long n_tasks, long dim, long rank, const REAL *B,
+                                        const REAL *penalty, REAL tolerance, REAL *W, REAL *grad_t,
+                                        double *costs, long longest, REAL *scratch) {
+    if (dim < LANES)
+        NAMED(least_squares_of)(1, rows, rewards, offsets, n_tasks, dim, rank, B, penalty, tolerance, W,
+                                grad_t, costs, longest, scratch);
+    else
+        NAMED(least_squares_of)(0, rows, rewards, offsets, n_tasks, dim, rank, B, penalty, tolerance, W,
+                                grad_t, costs, longest, scratch);
+}
+
+INLINE void NAMED(residuals_of)(const int NARROW, const REAL *rows, const REAL *rewards,
+                                const int64_t *offsets, long n_tasks, long dim, const REAL *thetas,
+                                REAL *G, double *costs, REAL *scratch) {
+    CUT cut = NAMED(cut_row)(dim);
+    REAL *packed = scratch, *g = packed + cut.vectors * LANES;
+    for (long t = 0; t < n_tasks; t++) {
+        const REAL *Phi = rows + offsets[t] * dim, *y = rewards + offsets[t];
+        long count = offsets[t + 1] - offsets[t], i = 0;
+        REAL e[8];
+        costs[t] = 0;
+        memset(g, 0, sizeof(VEC) * cut.vectors);
+        NAMED(pack)(NARROW, cut, thetas + t * dim, 1, packed);
+        for (; i + 8 <= count; i += 8) {
+            NAMED(products)(NARROW, 4, 1, cut, Phi + i * dim, packed, e, 1);
+            NAMED(products)(NARROW, 4, 1, cut, Phi + (i + 4) * dim, packed, e + 4, 1);
+            for (int q = 0; q < 8; q++) {
+                e[q] -= y[i + q];
+                costs[t] += (double)e[q] * e[q];
+            }
+            NAMED(add_rows)(NARROW, 8, cut, Phi + i * dim, e, g);
+        }
+        for (; i < count; i++) {
+            NAMED(products)(NARROW, 1, 1, cut, Phi + i * dim, packed, e, 1);
+            e[0] -= y[i];
+            costs[t] += (double)e[0] * e[0];
+            NAMED(add_rows)(NARROW, 1, cut, Phi + i * dim, e, g);
+        }
+        memcpy(G + t * dim, g, sizeof(REAL) * dim);
+    }
+}
+
+/* G_t = Phi_t' (Phi_t theta_t - y_t) and |Phi_t theta_t - y_t|^2 for every task. */
+CLONES static void NAMED(residuals)(const REAL *rows, const REAL *rewards, const int64_t *offsets,
+                                    long n_tasks, long dim, const REAL *thetas, REAL *G,
+                                    double *costs, REAL *scratch) {
+    if (dim < LANES)
+        NAMED(residuals_of)(1, rows, rewards, offsets, n_tasks, dim, thetas, G, costs, scratch);
+    else
+        NAMED(residuals_of)(0, rows, rewards, offsets, n_tasks, dim, thetas, G, costs, scratch);
+}
+
+#undef VEC
+#undef QUAD
+#undef CUT
+#undef LOAD
+#undef REAL
+#undef LANES
+#undef NAMED

@@ -1,0 +1,254 @@
+"""What a fit returns: the shared basis, the tasks' weights, and how it went."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cobandits.errors import DataError, ModelFileError, UnknownTaskError
+from cobandits.files import write_whole
+from cobandits.linalg import procrustes
+from cobandits.tasks.base import check_finite
+
+__all__ = ["Estimate", "History", "Status"]
+
+Floats = NDArray[np.floating]
+
+_FORMAT = "cobandits-estimate"
+_VERSION = 1
+_SHOWN = 5  # labels named in a message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """How a fit ended.
+
+    ``converged``: the stopping rule was met. ``limit``: the iterations ran out first.
+    ``refused``: a step would have given nonsense, so the last good state was kept.
+    """
+
+    outcome: Literal["converged", "limit", "refused"]
+    message: str
+    iterations: int
+
+    def __str__(self) -> str:
+        return f"{self.outcome} after {self.iterations} iterations: {self.message}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class History:
+    """What happened by iteration; entry 0 is the start."""
+
+    costs: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    errors: NDArray[np.float64] | None = None  # relative, where the truth was given
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimate:
+    """A shared basis and every task's weights in it: ``Theta = B W``.
+
+    >>> weights = np.array([[2.0, -1.0]])
+    >>> estimate = Estimate(basis=np.eye(3)[:, :1], weights=weights, labels=("a", "b"))
+    >>> estimate.predict([[5.0, 0.0, 0.0], [5.0, 0.0, 0.0]], ["b", "a"]).tolist()
+    [-5.0, 10.0]
+    """
+
+    basis: Floats  # (d, r), orthonormal columns
+    weights: Floats  # (r, T)
+    labels: tuple[Hashable, ...]
+    status: Status = Status(outcome="converged", message="given", iterations=0)
+    history: History = field(default_factory=History)
+    estimator: str = ""
+    feature_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        d_r, r_T = self.basis.shape, self.weights.shape
+        fits = len(d_r) == len(r_T) == 2 and (d_r[1], len(self.labels)) == r_T
+        if not fits:
+            raise DataError(
+                f"expected basis (d, r), weights (r, T) and T labels, got {self.basis.shape}, "
+                f"{self.weights.shape} and {len(self.labels)}"
+            )
+
+    @property
+    def rank(self) -> int:
+        """The number of columns of the basis."""
+        return int(self.basis.shape[1])
+
+    @property
+    def dim(self) -> int:
+        """The number of features."""
+        return int(self.basis.shape[0])
+
+    @cached_property
+    def theta(self) -> Floats:
+        """``B W``, (d, T)."""
+        return self.basis @ self.weights
+
+    @cached_property
+    def singular_values(self) -> Floats:
+        """Those of theta, (r,), falling."""
+        return np.asarray(np.linalg.svd(self.weights, compute_uv=False))
+
+    @cached_property
+    def _codes(self) -> dict[Hashable, int]:
+        return {label: code for code, label in enumerate(self.labels)}
+
+    def codes(self, tasks: Iterable[Hashable]) -> NDArray[np.int64]:
+        """Return the column of each label; say which labels are not known."""
+        labels = tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)
+        known = set(self._codes)
+        unknown = [label for label in labels if not (_is_hashable(label) and label in known)]
+        if unknown:
+            unknown = [label for i, label in enumerate(unknown) if label not in unknown[:i]]
+            shown = ", ".join(repr(label) for label in unknown[:_SHOWN])
+            more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+            raise UnknownTaskError(
+                f"not among the {len(self.labels)} fitted tasks: {shown}{more}; "
+                "fit again with rows of these tasks, or leave them out"
+            )
+        return np.array([self._codes[label] for label in labels], np.int64)
+
+    def predict(self, features: ArrayLike, tasks: Iterable[Hashable]) -> NDArray[np.float64]:
+        """Return the expected reward of each row, (m, d), for the task of each label, (m,)."""
+        Phi = np.asarray(features, dtype=np.float64)
+        codes = self.codes(tasks)
+        if Phi.ndim != 2 or Phi.shape != (len(codes), self.dim):
+            raise DataError(
+                f"expected features ({len(codes)}, {self.dim}), one row a label, got {Phi.shape}"
+            )
+        check_finite(Phi, "features")
+        predicted = np.einsum("nr,rn->n", Phi @ self.basis, self.weights[:, codes])
+        return np.asarray(predicted, np.float64)
+
+    def theta_of(self, labels: Sequence[Hashable]) -> Floats:
+        """Return theta for ``labels`` in their order, (d, len); zero for labels not known."""
+        known = [i for i, label in enumerate(labels) if label in self._codes]
+        Theta = np.zeros((self.dim, len(labels)))
+        Theta[:, known] = self.theta[:, self.codes([labels[i] for i in known])]
+        return Theta
+
+    def aligned_to(self, other: Estimate) -> Estimate:
+        """Return the same theta in the basis nearest to that of ``other`` (Procrustes).
+
+        After it, the weights of the two can be compared entry by entry.
+        """
+        if other.basis.shape != self.basis.shape:
+            raise DataError(
+                f"bases of shapes {self.basis.shape} and {other.basis.shape} cannot be aligned; "
+                "fit both with the same features and rank"
+            )
+        R = procrustes(self.basis, other.basis)
+        return replace(self, basis=self.basis @ R, weights=R.T @ self.weights)
+
+    def save(self, path: str | Path) -> None:
+        """Write the estimate to ``path``, whole or not at all; no pickle is used."""
+        arrays: dict[str, NDArray[Any]] = {
+            "basis": self.basis,
+            "weights": self.weights,
+            "costs": self.history.costs,
+        }
+        if self.history.errors is not None:
+            arrays["errors"] = self.history.errors
+        header = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "arrays": list(arrays),
+            "estimator": self.estimator,
+            "labels": [_encoded(label) for label in self.labels],
+            "feature_names": self.feature_names,
+            "status": vars(self.status),
+        }
+        arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **arrays)
+        write_whole(Path(path), buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Estimate:
+        """Read what :meth:`save` wrote."""
+        path = Path(path)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise ModelFileError(f"there is no file {path}; check the path") from None
+        except OSError as error:
+            raise ModelFileError(f"{path} cannot be read ({error.strerror}); check it") from error
+        try:
+            return _parsed(content)
+        except ModelFileError as error:
+            raise ModelFileError(f"{path} {error}") from None
+        except Exception as error:  # damaged bytes make zipfile, NumPy and json raise many kinds
+            raise ModelFileError(
+                f"{path} is not a whole cobandits estimate ({type(error).__name__}); "
+                "it may be truncated or of another program: fit and save it again"
+            ) from error
+
+
+def _parsed(content: bytes) -> Estimate:
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    header = json.loads(arrays["header"].tobytes())
+    found = header["format"], header["version"]
+    if found != (_FORMAT, _VERSION):
+        raise ModelFileError(
+            f"has format {found[0]!r} version {found[1]!r}; this release reads {_FORMAT!r} "
+            f"version {_VERSION}: upgrade cobandits, or fit and save it again"
+        )
+    arrays = {name: arrays[name] for name in header["arrays"]}
+    names = header["feature_names"]
+    errors = arrays.get("errors")
+    return Estimate(
+        basis=arrays["basis"].astype(np.float64),
+        weights=arrays["weights"].astype(np.float64),
+        labels=tuple(_decoded(label) for label in header["labels"]),
+        status=Status(**header["status"]),
+        history=History(
+            costs=_series(arrays["costs"]), errors=None if errors is None else _series(errors)
+        ),
+        estimator=header["estimator"],
+        feature_names=None if names is None else tuple(names),
+    )
+
+
+def _series(values: NDArray[Any]) -> NDArray[np.float64]:
+    (_,) = values.shape
+    return values.astype(np.float64)
+
+
+def _is_hashable(label: object) -> bool:
+    try:
+        hash(label)
+    except TypeError:
+        return False
+    return True
+
+
+def _encoded(label: Hashable) -> Any:
+    """Return a label as JSON can hold it: tuples become {"tuple": [...]}."""
+    if isinstance(label, tuple):
+        return {"tuple": [_encoded(part) for part in label]}
+    if isinstance(label, np.generic):
+        label = label.item()
+    if label is None or isinstance(label, (str, int, float, bool)):
+        return label
+    raise DataError(
+        f"a task label of type {type(label).__name__} cannot be saved; "
+        "use strings, numbers, booleans, None or tuples of them"
+    )
+
+
+def _decoded(label: Any) -> Hashable:
+    if isinstance(label, dict):
+        return tuple(_decoded(part) for part in label["tuple"])
+    value: Hashable = label
+    hash(value)  # a list is no label
+    return value

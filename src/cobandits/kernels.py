@@ -1,0 +1,274 @@
+"""The hot loops: every task's least squares in a given basis, and its residuals.
+
+Everything that an estimator repeats is one of the passes below. On rows, a pass
+runs compiled (``compiled/_pass.c``) where the extension was built, and in batched NumPy
+where it was not. Both are single-threaded: what is parallel is the level above,
+processes over trials or cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    from cobandits.compiled import _pass
+except ImportError:  # no compiler at installation
+    COMPILED = False
+else:
+    COMPILED = True
+
+__all__ = [
+    "COMPILED",
+    "Fit",
+    "Ridge",
+    "blocks",
+    "gram_least_squares",
+    "gram_residuals",
+    "gram_ridge",
+    "least_squares",
+    "residuals",
+    "ridge",
+]
+
+Floats = NDArray[np.floating]
+Offsets = NDArray[np.int64]
+Ridge = float | Floats  # one number for all features, or (d,)
+
+_BLOCK_BYTES = 1 << 21  # what a batched pass may hold at a time
+
+
+class Fit(NamedTuple):
+    """Every task's best weights in a basis, and what is left."""
+
+    weights: Floats  # (r, T)
+    gradient: Floats  # (d, r), half the derivative of the total cost in B
+    costs: NDArray[np.float64]  # (T,), squared residuals plus the ridge term
+
+
+def least_squares(
+    rows: Floats, rewards: Floats, offsets: Offsets, B: Floats, ridge: Ridge = 0.0
+) -> Fit:
+    """Solve every task in the span of ``B`` and return the gradient in ``B``.
+
+    Lines 6 and 7 of Algorithm 3: ``w_t = (Phi_t B)^+ y_t`` and
+    ``sum_t Phi_t' (Phi_t B w_t - y_t) w_t'``. With a ``ridge``, one number or one a
+    feature, the cost of task t has ``sum_j ridge_j theta_tj^2`` added for
+    ``theta_t = B w_t``, which does not depend on the choice of ``B`` within its span. A
+    task that does not determine its weights gets those of least norm.
+
+    Parameters
+    ----------
+    rows : (n_rows, d)
+        Feature vectors, a task's rows side by side.
+    rewards : (n_rows,)
+    offsets : (T + 1,)
+        Task t owns the rows ``offsets[t]`` to ``offsets[t + 1]``.
+    B : (d, r)
+    """
+    penalty = (B.T * ridge) @ B
+    tolerance = _pivot_tolerance(B.shape[1], rows.dtype)
+    if not COMPILED:
+        everyone = np.arange(len(offsets) - 1)
+        fit = _batched_least_squares(rows, rewards, offsets, everyone, B, penalty, tolerance)
+    else:
+        fit = _compiled_least_squares(rows, rewards, offsets, B, penalty, tolerance)
+    return _with_ridge_gradient(fit, B, ridge)
+
+
+def residuals(
+    rows: Floats, rewards: Floats, offsets: Offsets, Theta: Floats
+) -> tuple[Floats, NDArray[np.float64]]:
+    """Return ``Phi_t' (Phi_t theta_t - y_t)``, (d, T), and the squared residuals, (T,)."""
+    d, T = Theta.shape
+    thetas = np.ascontiguousarray(Theta.T)  # (T, d)
+    G = np.zeros_like(thetas)
+    costs = np.zeros(T)
+    if COMPILED:
+        _pass.residuals(rows, rewards, offsets, thetas, G, costs, d, rows.dtype == np.float64)
+        return G.T, costs
+    for group, Phi, y in _equal_counts(rows, rewards, offsets, np.arange(T)):
+        e = (Phi @ thetas[group, :, None])[..., 0] - y  # (group, n)
+        G[group] = (e[:, None, :] @ Phi)[:, 0]
+        costs[group] = np.einsum("tn,tn->t", e, e)
+    return G.T, costs
+
+
+def gram_least_squares(
+    grams: Floats, moments: Floats, squares: Floats, B: Floats, ridge: Ridge = 0.0
+) -> Fit:
+    """Do what :func:`least_squares` does, from sufficient statistics.
+
+    Parameters
+    ----------
+    grams : (T, d, d)
+        ``Phi_t' Phi_t``.
+    moments : (T, d)
+        ``Phi_t' y_t``.
+    squares : (T,)
+        ``y_t' y_t``.
+    """
+    T, d, _ = grams.shape
+    r = B.shape[1]
+    W = np.zeros((T, r))
+    costs = np.zeros(T)
+    gradient = np.zeros((d, r))
+    penalty = (B.T * ridge) @ B
+    for block in blocks(T, d * r * grams.itemsize):
+        S = (grams[block].reshape(-1, d) @ B).reshape(-1, d, r)  # (block, d, r)
+        v = moments[block] @ B
+        M = B.T @ S + penalty
+        w = _solve_normal(M, v, _pivot_tolerance(r, M.dtype))
+        g = (S @ w[..., None])[..., 0] - moments[block]  # (block, d)
+        W[block] = w
+        gradient += g.T @ w
+        explained = 2 * np.einsum("tr,tr->t", v, w) - np.einsum("tr,trs,ts->t", w, M, w)
+        costs[block] = np.maximum(squares[block] - explained, 0)
+    return _with_ridge_gradient(Fit(W.T, gradient, costs), B, ridge)
+
+
+def gram_residuals(
+    grams: Floats, moments: Floats, squares: Floats, Theta: Floats
+) -> tuple[Floats, NDArray[np.float64]]:
+    """Do what :func:`residuals` does, from sufficient statistics."""
+    thetas = Theta.T  # (T, d)
+    predicted = (grams @ thetas[..., None])[..., 0]  # (T, d)
+    G = predicted - moments
+    costs = squares + np.einsum("td,td->t", thetas, G - moments)
+    return G.T, np.maximum(costs, 0)
+
+
+def ridge(rows: Floats, rewards: Floats, offsets: Offsets, penalty: float) -> Floats:
+    """Return ``argmin |y_t - Phi_t theta|^2 + penalty |theta|^2`` for each task, (d, T).
+
+    Solved in the smaller of the two spaces: (d, d) normal equations, or (n, n) where a
+    task has fewer rows than features. Without a penalty, the solution of least norm.
+    """
+    d, T = rows.shape[1], len(offsets) - 1
+    thetas = np.zeros((T, d), rows.dtype)
+    for group, Phi, y in _equal_counts(rows, rewards, offsets, np.arange(T)):
+        Phit = Phi.transpose(0, 2, 1)
+        if penalty == 0:
+            thetas[group] = (np.linalg.pinv(Phi) @ y[..., None])[..., 0]
+        elif Phi.shape[1] < d:
+            K = Phi @ Phit + penalty * np.eye(Phi.shape[1], dtype=rows.dtype)
+            thetas[group] = (Phit @ np.linalg.solve(K, y[..., None]))[..., 0]
+        else:
+            M = Phit @ Phi + penalty * np.eye(d, dtype=rows.dtype)
+            thetas[group] = np.linalg.solve(M, Phit @ y[..., None])[..., 0]
+    return thetas.T
+
+
+def gram_ridge(grams: Floats, moments: Floats, penalty: float) -> Floats:
+    """Do what :func:`ridge` does, from sufficient statistics."""
+    T, d, _ = grams.shape
+    thetas = np.zeros((T, d))
+    tolerance = d * float(np.finfo(np.float64).eps)
+    for block in blocks(T, d * d * grams.itemsize):
+        M = grams[block] + penalty * np.eye(d)
+        thetas[block] = _solve_normal(M, moments[block], tolerance)
+    return thetas.T
+
+
+def _compiled_least_squares(
+    rows: Floats,
+    rewards: Floats,
+    offsets: Offsets,
+    B: Floats,
+    penalty: Floats,
+    tolerance: float,
+) -> Fit:
+    (d, r), T = B.shape, len(offsets) - 1
+    dtype = rows.dtype
+    W = np.empty((T, r), dtype)
+    grad_t = np.empty((r, d), dtype)
+    costs = np.empty(T)
+    B_c = np.ascontiguousarray(B, dtype)
+    penalty_c = np.ascontiguousarray(penalty, dtype)
+    is_double = dtype == np.float64
+    _pass.least_squares(
+        rows, rewards, offsets, B_c, penalty_c, W, grad_t, costs, d, r, is_double, tolerance
+    )
+    if costs.min(initial=0.0) >= 0:
+        return Fit(W.T, grad_t.T, costs)
+    singular = np.flatnonzero(costs < 0)
+    rest = _batched_least_squares(rows, rewards, offsets, singular, B, penalty, tolerance)
+    W[singular] = rest.weights.T[singular]
+    costs[singular] = rest.costs[singular]
+    return Fit(W.T, grad_t.T + rest.gradient, costs)
+
+
+def _batched_least_squares(
+    rows: Floats,
+    rewards: Floats,
+    offsets: Offsets,
+    tasks: NDArray[np.int64],
+    B: Floats,
+    penalty: Floats,
+    tolerance: float,
+) -> Fit:
+    """Do the pass for ``tasks`` only, those with equally many rows at once."""
+    (d, r), T = B.shape, len(offsets) - 1
+    W = np.zeros((T, r), rows.dtype)
+    gradient = np.zeros((d, r), rows.dtype)
+    costs = np.zeros(T)
+    for group, Phi, y in _equal_counts(rows, rewards, offsets, tasks):
+        A = Phi @ B  # (group, n, r)
+        At = A.transpose(0, 2, 1)
+        w = _solve_normal(At @ A + penalty, (At @ y[..., None])[..., 0], tolerance)
+        e = (A @ w[..., None])[..., 0] - y  # (group, n)
+        gradient += (e[:, None, :] @ Phi)[:, 0].T @ w
+        W[group] = w
+        costs[group] = np.einsum("tn,tn->t", e, e) + np.einsum("tr,rs,ts->t", w, penalty, w)
+    return Fit(W.T, gradient, costs)
+
+
+def _with_ridge_gradient(fit: Fit, B: Floats, ridge: Ridge) -> Fit:
+    if not np.any(ridge):
+        return fit
+    shrinkage = np.reshape(ridge, (-1, 1)) * (B @ (fit.weights @ fit.weights.T))
+    return fit._replace(gradient=fit.gradient + shrinkage)
+
+
+def _pivot_tolerance(rank: int, dtype: np.dtype[np.floating]) -> float:
+    """Return the share of a pivot below which rounding has eaten it."""
+    return float(64 * rank * np.finfo(dtype).eps)
+
+
+def _solve_normal(M: Floats, v: Floats, tolerance: float) -> Floats:
+    """Solve ``M_t w_t = v_t``, (T, r, r) and (T, r), with least norm where singular."""
+    values, vectors = np.linalg.eigh(M)
+    largest = values[:, -1:]
+    keep = values > tolerance * largest
+    inverse = np.divide(1, values, out=np.zeros_like(values), where=keep)
+    coordinates = (v[:, None, :] @ vectors)[:, 0] * inverse
+    return np.asarray((vectors @ coordinates[..., None])[..., 0])
+
+
+def _equal_counts(
+    rows: Floats, rewards: Floats, offsets: Offsets, tasks: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], Floats, Floats]]:
+    """Yield groups of tasks with equally many rows: their numbers, Phi (., n, d), y (., n)."""
+    d = rows.shape[1]
+    counts = np.diff(offsets)
+    for n in np.unique(counts[tasks]).tolist():
+        alike = tasks[counts[tasks] == n]
+        for block in blocks(len(alike), n * d * rows.itemsize):
+            group = alike[block]
+            first, last = offsets[group[0]], offsets[group[-1] + 1]
+            if last - first == n * len(group):  # side by side: no copy
+                index: slice | NDArray[np.int64] = slice(int(first), int(last))
+            else:
+                index = (offsets[group, None] + np.arange(n)).ravel()
+            m = len(group)
+            yield group, rows[index].reshape(m, n, d), rewards[index].reshape(m, n)
+
+
+def blocks(length: int, item_bytes: int) -> Iterator[slice]:
+    """Cut ``range(length)`` into slices that hold about 2 MiB each."""
+    step = max(1, _BLOCK_BYTES // max(1, item_bytes))
+    for start in range(0, length, step):
+        yield slice(start, min(start + step, length))

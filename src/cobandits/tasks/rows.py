@@ -1,0 +1,186 @@
+"""Every row of every task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits import kernels
+from cobandits.tasks.base import Codes, Floats, TaskData
+from cobandits.tasks.statistics import TaskStatistics
+
+__all__ = ["TaskRows"]
+
+Number = TypeVar("Number", bound=np.generic)
+
+_ROWS_A_FEATURE = 8  # enough rows to estimate a covariance that only scales features
+
+
+class TaskRows(TaskData):
+    """Every row of every task, in flat arrays sorted by task.
+
+    >>> rows = TaskRows.from_arrays([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [1, 2, 3], "aba")
+    >>> rows.labels, rows.counts.tolist(), rows.dim
+    (('a', 'b'), [2, 1], 2)
+    """
+
+    def __init__(self, dim: int, feature_names: Sequence[str] | None = None) -> None:
+        super().__init__(dim, feature_names)
+        self._rows: Floats = np.empty((0, dim))
+        self._rewards: Floats = np.empty(0)
+        self._offsets: Codes = np.zeros(1, np.int64)
+        self._pending: list[tuple[Floats, Floats, Codes]] = []
+
+    def _take(self, Phi: Floats, y: Floats, codes: Codes) -> None:
+        self._pending.append((Phi, y, codes))  # merged when they are read: adding is cheap
+
+    def _merge(self) -> None:
+        """Bring pending rows to their tasks; a task's rows keep the order they came in."""
+        if not self._pending and len(self._offsets) == self.n_tasks + 1:
+            return
+        owners = np.repeat(np.arange(len(self._offsets) - 1), np.diff(self._offsets))
+        held = [(self._rows, self._rewards, owners)] if len(owners) else []
+        chunks = held + self._pending
+        if chunks:
+            Phi, y, codes = (_joined(parts) for parts in zip(*chunks, strict=True))
+            if np.any(np.diff(codes) < 0):
+                order = np.argsort(codes, kind="stable")
+                Phi, y = Phi[order], y[order]
+            self._rows, self._rewards = np.ascontiguousarray(Phi), np.ascontiguousarray(y)
+            owners = codes
+        counts = np.bincount(owners, minlength=self.n_tasks)
+        self._offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self._pending = []
+
+    @property
+    def rows(self) -> Floats:
+        """All rows, (n_rows, d), sorted by task."""
+        self._merge()
+        return self._rows
+
+    @property
+    def rewards(self) -> Floats:
+        """All rewards, (n_rows,), in the order of the rows."""
+        self._merge()
+        return self._rewards
+
+    @property
+    def offsets(self) -> Codes:
+        """Task t owns the rows ``offsets[t]`` to ``offsets[t + 1]``, (T + 1,)."""
+        self._merge()
+        return self._offsets
+
+    @property
+    def owners(self) -> Codes:
+        """The number of each row's task, (n_rows,)."""
+        return np.repeat(np.arange(self.n_tasks), self.counts)
+
+    @property
+    def counts(self) -> Codes:
+        """Rows of each task, (T,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the rows and rewards."""
+        return self.rows.nbytes + self.rewards.nbytes
+
+    @property
+    def squares(self) -> NDArray[np.float64]:
+        """``y_t' y_t``, (T,)."""
+        squared = self.rewards.astype(np.float64) ** 2
+        return np.bincount(self.owners, squared, self.n_tasks).astype(np.float64, copy=False)
+
+    @property
+    def rounding(self) -> float:
+        """The total cost that is no more than rounding error."""
+        eps = float(np.finfo(self.rows.dtype).eps)
+        return 100 * self.dim * eps**2 * float(self.squares.sum())
+
+    def folds(self, n_folds: int, rng: np.random.Generator) -> Codes:
+        """Deal each task's rows at random to ``n_folds`` hands, as evenly as they go, (n_rows,).
+
+        A task goes on where the last one ended, so single rows do not all go to one hand.
+        """
+        order = np.lexsort((rng.random(self.n_rows), self.owners))
+        dealt = np.empty(self.n_rows, np.int64)
+        dealt[order] = np.arange(self.n_rows)
+        return dealt % n_folds
+
+    def select(self, mask: NDArray[np.bool_]) -> TaskRows:
+        """Return the rows where ``mask``, (n_rows,), is true; all tasks stay, some maybe empty."""
+        part = TaskRows(self.dim, self.feature_names)
+        part._append(self.rows[mask], self.rewards[mask], self.owners[mask], self.labels)
+        return part
+
+    def least_squares(self, B: Floats, ridge: kernels.Ridge = 0.0) -> kernels.Fit:
+        """Solve every task in the span of ``B``; see :func:`cobandits.kernels.least_squares`."""
+        return kernels.least_squares(self.rows, self.rewards, self.offsets, B, ridge)
+
+    def residuals(self, Theta: Floats) -> tuple[Floats, NDArray[np.float64]]:
+        """Return ``Phi_t'(Phi_t theta_t - y_t)``, (d, T), and squared residuals, (T,)."""
+        Theta = Theta.astype(self.rows.dtype, copy=False)
+        return kernels.residuals(self.rows, self.rewards, self.offsets, Theta)
+
+    def moments(self, largest_square: float = np.inf) -> Floats:
+        """Return ``Phi_t' y_t``, (d, T), without the rows whose y^2 exceeds ``largest_square``."""
+        y = self.rewards
+        kept = y if largest_square == np.inf else np.where(y**2 <= largest_square, y, 0)
+        return self._pull_back(kept)
+
+    def squared_moment(self, largest_square: float = np.inf) -> Floats:
+        """Return the sum of ``y^2 phi phi'`` over all rows with y^2 up to the bound, (d, d)."""
+        y = self.rewards
+        kept = np.where(y**2 <= largest_square, y, 0)[:, None]
+        total = np.zeros((self.dim, self.dim))
+        for block in kernels.blocks(len(y), self.dim * self.rows.itemsize):
+            weighted = self.rows[block] * kept[block]
+            total += weighted.T @ weighted
+        return total
+
+    def means(self) -> tuple[Floats, Floats]:
+        """Return each task's mean features, (d, T), and reward, (T,); 0 where it has no rows."""
+        counts = np.maximum(self.counts, 1)
+        rewards = np.bincount(self.owners, self.rewards, self.n_tasks) / counts
+        return self._pull_back(np.ones_like(self.rewards)) / counts, rewards
+
+    def covariance(self, means: Floats) -> Floats:
+        """Return the features' covariance around their tasks' ``means``, (d, T), as (d, d)."""
+        every = max(1, self.n_rows // (_ROWS_A_FEATURE * self.dim))
+        rows, owners = self.rows[::every], self.owners[::every]
+        total = np.zeros((self.dim, self.dim))
+        for block in kernels.blocks(len(rows), 3 * self.dim * means.itemsize):
+            centred = rows[block] - means.T[owners[block]]
+            total += centred.T @ centred
+        return total / len(rows)
+
+    def gram(self) -> Floats:
+        """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
+        return self.rows.T @ self.rows
+
+    def ridge(self, penalty: float) -> Floats:
+        """Return ``argmin |y_t - Phi_t theta|^2 + penalty |theta|^2`` for each task, (d, T)."""
+        return kernels.ridge(self.rows, self.rewards, self.offsets, penalty)
+
+    def compact(self) -> TaskData:
+        """Return these data in the form that is smaller: as they are, or as statistics."""
+        statistics_bytes = self.n_tasks * (self.dim + 1) ** 2 * 8
+        return self if self.nbytes <= statistics_bytes else self.statistics()
+
+    def statistics(self) -> TaskStatistics:
+        """Return the statistics of these rows, task by task in the same order."""
+        statistics = TaskStatistics(self.dim, self.feature_names)
+        statistics._append(self.rows, self.rewards, self.owners, self.labels)
+        return statistics
+
+    def _pull_back(self, values: Floats) -> Floats:
+        """Return ``Phi_t' values_t``, (d, T): the residuals of theta = 0, negated."""
+        nothing = np.zeros((self.dim, self.n_tasks), self.rows.dtype)
+        return -kernels.residuals(self.rows, values, self.offsets, nothing)[0]
+
+
+def _joined(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

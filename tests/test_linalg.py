@@ -1,0 +1,95 @@
+"""The small linear algebra, against definitions and the SVD."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cobandits.linalg import factor, orthonormal, procrustes, subspace_distance, top_left_vectors
+from cobandits.metrics import r_squared, relative_error
+from tests.support import Floats
+
+seeds = st.integers(0, 10_000)
+
+
+def gaussian(*shape: int, seed: int = 0) -> Floats:
+    return np.random.default_rng([*shape, seed]).standard_normal(shape)
+
+
+@given(seed=seeds, d=st.integers(1, 12), r=st.integers(1, 12))
+def test_orthonormal_basis_has_the_same_span(seed: int, d: int, r: int) -> None:
+    B = gaussian(d, min(d, r), seed=seed)
+    Q = orthonormal(B)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(Q.shape[1]), atol=1e-12)
+    np.testing.assert_allclose(Q @ (Q.T @ B), B, atol=1e-10)
+
+
+@given(seed=seeds, r=st.integers(1, 4))
+def test_subspace_distance_is_that_of_the_spans(seed: int, r: int) -> None:
+    A, B = orthonormal(gaussian(8, r, seed=seed)), orthonormal(gaussian(8, r, seed=seed + 1))
+    R = orthonormal(gaussian(r, r, seed=seed + 2))
+    distance = subspace_distance(A, B)
+    assert 0 <= distance <= np.sqrt(r) + 1e-12
+    assert subspace_distance(A, A @ R) < 1e-12
+    assert subspace_distance(A @ R, B) == pytest.approx(distance, abs=1e-12)
+    assert subspace_distance(B, A) == pytest.approx(distance, abs=1e-12)
+    sines = np.sqrt(1 - np.linalg.svd(A.T @ B, compute_uv=False).clip(max=1) ** 2)
+    assert distance == pytest.approx(np.linalg.norm(sines), abs=1e-7)
+
+
+@pytest.mark.parametrize(("d", "T"), [(5, 9), (9, 5), (6, 6), (1, 4), (4, 1)])
+def test_top_left_vectors_are_those_of_the_svd(d: int, T: int) -> None:
+    M = gaussian(d, T)
+    U = np.linalg.svd(M)[0]
+    for r in range(1, min(d, T) + 1):
+        found = top_left_vectors(M, r)
+        assert found.shape == (d, r)
+        np.testing.assert_allclose(np.abs(np.sum(found * U[:, :r], axis=0)), 1, atol=1e-8)
+
+
+@pytest.mark.parametrize(("d", "T"), [(5, 9), (9, 5)])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_top_left_vectors_of_a_deficient_matrix_are_orthonormal(d: int, T: int, rank: int) -> None:
+    M = np.outer(gaussian(d), gaussian(T)) * rank
+    found = top_left_vectors(M, 3)
+    np.testing.assert_allclose(found.T @ found, np.eye(3), atol=1e-10)
+    np.testing.assert_allclose(found @ (found.T @ M), M, atol=1e-10)
+
+
+@given(seed=seeds)
+def test_no_rotation_is_nearer_than_that_of_procrustes(seed: int) -> None:
+    A, B = gaussian(6, 3, seed=seed), gaussian(6, 3, seed=seed + 1)
+    R = procrustes(A, B)
+    np.testing.assert_allclose(R.T @ R, np.eye(3), atol=1e-12)
+    for other in range(20):
+        Q = orthonormal(gaussian(3, 3, seed=seed + 2 + other))
+        assert np.linalg.norm(A @ R - B) <= np.linalg.norm(A @ Q - B) + 1e-12
+
+
+@given(seed=seeds, rank=st.integers(1, 4))
+def test_factors_are_the_best_of_their_rank(seed: int, rank: int) -> None:
+    Theta = gaussian(5, 4, seed=seed)
+    B, W = factor(Theta, rank)
+    assert (B.shape, W.shape) == ((5, rank), (rank, 4))
+    np.testing.assert_allclose(B.T @ B, np.eye(rank), atol=1e-12)
+    rest = np.linalg.svd(Theta, compute_uv=False)[rank:]
+    assert np.linalg.norm(B @ W - Theta) == pytest.approx(np.linalg.norm(rest), abs=1e-10)
+    np.testing.assert_allclose(np.matmul(*factor(Theta)), Theta, atol=1e-12)
+
+
+def test_relative_error_is_the_one_of_figure_2() -> None:
+    truth = np.array([[3.0, 0.0], [0.0, 4.0]])
+    assert relative_error(truth, truth) == 0
+    assert relative_error(0 * truth, truth) == 1
+    assert relative_error(truth + np.diag([1.0, 0.0]), truth) == pytest.approx(0.2)
+
+
+def test_r_squared_is_the_explained_share_of_variance() -> None:
+    y = np.array([1.0, 2.0, 3.0])
+    assert r_squared(0.0, y) == 1
+    assert r_squared(2.0, y) == 0  # no better than the mean
+    assert r_squared(1.0, y) == pytest.approx(0.5)
+    assert np.isnan(r_squared(0.0, np.ones(3)))
+    assert np.isnan(r_squared(0.0, np.empty(0)))

@@ -1,0 +1,341 @@
+"""Rows of many tasks, and their statistics: how they come in, and that they stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+import polars
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cobandits.errors import DataError, UnknownTaskError
+from cobandits.tasks import TaskData, TaskRows, TaskStatistics
+from tests.support import Floats, drawn, flat, parts
+
+kinds = pytest.mark.parametrize("kind", [TaskRows, TaskStatistics])
+Codes = NDArray[np.int64]
+Kind = type[TaskRows] | type[TaskStatistics]
+
+
+def numbers(n: int, d: int, seed: int = 0) -> tuple[Floats, Floats]:
+    rng = np.random.default_rng([n, d, seed])
+    return rng.standard_normal((n, d)), rng.standard_normal(n)
+
+
+def contents(tasks: TaskData) -> list[Floats | Codes]:
+    """Return all that an estimator can see of the data."""
+    B = np.linalg.qr(np.random.default_rng(0).standard_normal((tasks.dim, min(2, tasks.dim))))[0]
+    Theta = np.ones((tasks.dim, tasks.n_tasks))
+    return [
+        tasks.counts,
+        tasks.squares,
+        *tasks.least_squares(B),
+        *tasks.residuals(Theta),
+        tasks.moments(),
+        tasks.squared_moment(),
+        *tasks.means(),
+        tasks.gram(),
+        tasks.ridge(0.1),
+    ]
+
+
+def check_same(a: TaskData, b: TaskData, tolerance: float = 1e-9) -> None:
+    assert a.labels == b.labels
+    for mine, other in zip(contents(a), contents(b), strict=True):
+        np.testing.assert_allclose(mine, other, atol=tolerance, rtol=tolerance)
+
+
+# ---- from arrays
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
+def test_every_row_goes_to_its_task_in_order(owners: list[int]) -> None:
+    Phi, y = numbers(len(owners), 3)
+    tasks = TaskRows.from_arrays(Phi, y, owners)
+    assert tasks.labels == tuple(dict.fromkeys(owners))  # in order of first appearance
+    assert tasks.n_rows == len(owners)
+    for label, (rows, rewards) in zip(tasks.labels, parts(tasks), strict=True):
+        mine = [i for i, owner in enumerate(owners) if owner == label]
+        np.testing.assert_array_equal(rows, Phi[mine])
+        np.testing.assert_array_equal(rewards, y[mine])
+        assert tasks.counts[tasks.code(label)] == len(mine)
+
+
+LABELS: dict[str, list[Hashable]] = {
+    "strings": ["b", "a", "", "ä", "a b"],
+    "integers": [3, -1, 0, 10**30, 7],
+    "tuples": [("a", 1), ("a", 2), (), ("b", (1, 2)), ("a", 1, None)],
+    "mixed kinds": [1, "1", (1,), None, 2.5],
+    "numpy scalars": [np.int64(3), np.str_("x"), np.float64(2.5), np.bool_(False), np.int8(-4)],
+    "frozen sets": [frozenset({1}), frozenset(), frozenset({1, 2}), frozenset({"a"}), 0],
+}
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+@kinds
+def test_labels_of_any_hashable_kind(kind: Kind, labels: list[Hashable]) -> None:
+    data = kind(2)
+    data.add(*numbers(10, 2), labels + labels[::-1])
+    assert data.labels == tuple(labels)
+    assert data.counts.tolist() == [2] * 5
+    assert [data.code(label) for label in labels] == list(range(5))
+
+
+@pytest.mark.parametrize(
+    "tasks",
+    [["x", "y", "x"], ("x", "y", "x"), np.array(["x", "y", "x"]), polars.Series(["x", "y", "x"])],
+    ids=["list", "tuple", "numpy", "polars"],
+)
+def test_labels_in_any_container(tasks: list[str]) -> None:
+    assert TaskRows.from_arrays(*numbers(3, 2), tasks).labels == ("x", "y")
+    assert TaskRows.from_arrays(*numbers(3, 2), (label for label in tasks)).labels == ("x", "y")
+
+
+def test_numpy_labels_are_found_as_plain_ones() -> None:
+    tasks = TaskRows.from_arrays(*numbers(3, 2), np.array([7, 8, 7]))
+    assert tasks.code(7) == tasks.code(np.int64(7)) == 0
+
+
+@pytest.mark.parametrize("label", ["c", 0, None, (), [1], {}])
+def test_unknown_label_has_no_code(label: Hashable) -> None:
+    with pytest.raises(UnknownTaskError, match="no task"):
+        TaskRows.from_arrays(*numbers(2, 2), ["a", "b"]).code(label)
+
+
+@pytest.mark.parametrize("kind", [int, bool, np.uint8, np.float16, np.float64])
+def test_numbers_of_any_real_type_become_floats(kind: type) -> None:
+    tasks = TaskRows.from_arrays(np.ones((2, 3), kind), np.ones(2, kind), [0, 0])
+    assert tasks.rows.dtype == tasks.rewards.dtype == np.float64
+
+
+def test_float32_rows_stay_float32_until_wider_ones_join() -> None:
+    Phi, y = numbers(4, 3)
+    tasks = TaskRows.from_arrays(Phi.astype(np.float32), y, [0, 1, 0, 1])
+    assert tasks.rows.dtype == tasks.rewards.dtype == np.float32
+    tasks.add(Phi, y, [0, 1, 0, 1])
+    assert tasks.rows.dtype == tasks.rewards.dtype == np.float64
+
+
+def test_stacked_rows_and_their_labels() -> None:
+    Phi, y = numbers(12, 3)
+    tasks = TaskRows.from_stacked(Phi.reshape(4, 3, 3), y.reshape(4, 3), labels="abcd")
+    assert tasks.labels == ("a", "b", "c", "d")
+    np.testing.assert_array_equal(tasks.rows, Phi)
+    np.testing.assert_array_equal(tasks.owners, np.repeat(np.arange(4), 3))
+    for labels in ("abc", "abca"):
+        with pytest.raises(DataError, match="expected 4 different labels"):
+            TaskRows.from_stacked(Phi.reshape(4, 3, 3), y.reshape(4, 3), labels=labels)
+    with pytest.raises(DataError, match=r"\(T, n, d\) and rewards \(T, n\)"):
+        TaskRows.from_stacked(Phi, y)
+
+
+def test_rows_sorted_by_task_are_not_copied() -> None:
+    Phi, y = numbers(6, 3)
+    assert np.shares_memory(TaskRows.from_arrays(Phi, y, [0, 0, 1, 1, 2, 2]).rows, Phi)
+
+
+# ---- growing
+
+
+@kinds
+@given(data=st.data())
+def test_rows_in_chunks_equal_rows_at_once(kind: Kind, data: st.DataObject) -> None:
+    owners = data.draw(st.lists(st.sampled_from("abcd"), min_size=2, max_size=40))
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(owners) - 1), max_size=5)))
+    Phi, y = numbers(len(owners), 3)
+    grown, whole = kind(3), kind(3)
+    whole.add(Phi, y, owners)
+    for a, b in zip([0, *cuts], [*cuts, len(owners)], strict=True):
+        grown.add(Phi[a:b], y[a:b], owners[a:b])
+        if data.draw(st.booleans()):
+            assert grown.n_rows == b  # reading in between changes nothing
+    check_same(grown, whole)
+    if isinstance(grown, TaskRows) and isinstance(whole, TaskRows):
+        np.testing.assert_array_equal(grown.rows, whole.rows)
+
+
+@kinds
+def test_added_rows_are_copied(kind: Kind) -> None:
+    Phi, y = numbers(6, 3)
+    right, data = kind(3), kind(3)
+    right.add(Phi.copy(), y.copy(), [0, 0, 1, 1, 2, 2])
+    data.add(Phi, y, [0, 0, 1, 1, 2, 2])
+    Phi[:], y[:] = np.nan, np.nan  # the caller uses its buffer again
+    check_same(data, right)
+
+
+def bad_additions() -> dict[str, tuple[object, object, object]]:
+    Phi, y = numbers(2, 3)
+    hole = Phi.copy()
+    hole[1, 1] = np.nan
+    return {
+        "NaN feature": (hole, y, ["new", "a"]),
+        "infinite reward": (Phi, np.array([1.0, np.inf]), ["new", "a"]),
+        "wrong width": (Phi[:, :2], y, ["new", "a"]),
+        "too few labels": (Phi, y, ["new"]),
+        "too many rewards": (Phi, np.ones(3), ["new", "a"]),
+        "unhashable label": (Phi, y, ["new", ["a"]]),
+        "NaN label": (Phi, y, ["new", float("nan")]),
+        "no rows": (Phi[:0], y[:0], []),
+        "text": (Phi.astype(str), y, ["new", "a"]),
+        "complex": (Phi, y * 1j, ["new", "a"]),
+        "one dimension": (Phi[0], y[:1], ["new"]),
+    }
+
+
+@pytest.mark.parametrize("name", bad_additions())
+@kinds
+def test_refused_rows_leave_the_data_as_they_were(kind: Kind, name: str) -> None:
+    data, before = kind(3), kind(3)
+    for each in (data, before):
+        each.add(*numbers(5, 3), ["a", "b", "a", "b", "a"])
+    with pytest.raises(DataError):
+        data.add(*bad_additions()[name])  # type: ignore[arg-type]
+    check_same(data, before, tolerance=0)
+
+
+def test_adding_is_cheap() -> None:
+    """Rows wait until they are read, so a thousand additions copy the data once."""
+    data = TaskRows(3)
+    Phi, y = numbers(1, 3)
+    for i in range(1000):
+        data.add(Phi + i, y, [i % 7])
+    assert len(data._rows) == 0
+    assert data.n_rows == 1000
+    assert data.counts.tolist() == [143] * 6 + [142]
+
+
+# ---- folds and selections
+
+
+@given(
+    counts=st.lists(st.integers(1, 17), min_size=1, max_size=8),
+    n_folds=st.integers(1, 9),
+    seed=st.integers(0, 99),
+)
+def test_folds_deal_each_task_evenly(counts: list[int], n_folds: int, seed: int) -> None:
+    owners = np.repeat(np.arange(len(counts)), counts)
+    tasks = flat(*numbers(len(owners), 2), owners)
+    folds = tasks.folds(n_folds, np.random.default_rng(seed))
+    assert folds.shape == (len(owners),)
+    for t, count in enumerate(counts):
+        sizes = np.bincount(folds[owners == t], minlength=n_folds)
+        assert len(sizes) == n_folds
+        assert set(sizes.tolist()) <= {count // n_folds, -(-count // n_folds)}
+
+
+def test_folds_are_random_and_reproducible() -> None:
+    tasks = drawn(T=3, n=40).tasks
+    a, b, c = (tasks.folds(5, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(a, b)
+    assert (a != c).any()
+
+
+def test_selection_keeps_all_tasks_and_the_order_of_rows() -> None:
+    tasks = drawn(d=4, T=5, n=6).tasks
+    mask = (tasks.owners != 3) & (np.arange(30) % 2 == 0)
+    part = tasks.select(mask)
+    assert part.labels == tasks.labels
+    assert part.counts.tolist() == [3, 3, 3, 0, 3]
+    np.testing.assert_array_equal(part.rows, tasks.rows[mask])
+    np.testing.assert_array_equal(part.rewards, tasks.rewards[mask])
+    assert part.feature_names == tasks.feature_names
+    nothing = tasks.select(np.zeros(30, bool))
+    assert nothing.n_rows == 0
+    assert nothing.n_tasks == 5
+
+
+def test_selection_and_its_complement_hold_every_row_once() -> None:
+    tasks = drawn(d=4, T=5, n=6).tasks
+    folds = tasks.folds(3, np.random.default_rng(0))
+    pieces = [tasks.select(folds == k) for k in range(3)]
+    assert sum(piece.n_rows for piece in pieces) == tasks.n_rows
+    together = np.concatenate([piece.rows for piece in pieces])
+    np.testing.assert_array_equal(np.unique(together, axis=0), np.unique(tasks.rows, axis=0))
+
+
+# ---- statistics
+
+
+@given(
+    counts=st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(sum),
+    d=st.sampled_from([1, 2, 5, 17]),
+)
+def test_statistics_say_what_the_rows_say(counts: list[int], d: int) -> None:
+    rows = TaskRows(d)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    rows.add(*numbers(len(owners), d), owners)
+    check_same(rows.statistics(), rows, tolerance=1e-7)
+
+
+def test_covariance_is_around_the_means_of_the_tasks() -> None:
+    tasks = drawn(d=5, T=4, n=200).tasks
+    shifted = flat(tasks.rows + 10.0 * tasks.owners[:, None], tasks.rewards, tasks.owners)
+    expected = sum((Phi - Phi.mean(0)).T @ (Phi - Phi.mean(0)) for Phi, _ in parts(tasks)) / 800
+    for data in (shifted, tasks):
+        statistics, means = data.statistics(), data.means()[0]
+        np.testing.assert_allclose(statistics.covariance(means), expected, atol=1e-9)
+        sampled = np.linalg.eigvalsh(data.covariance(means))  # from a part of the rows
+        assert 0.2 < sampled[0] < sampled[-1] < 3
+
+
+def test_truncated_moments_leave_out_large_rewards() -> None:
+    tasks = drawn(d=18, T=4, n=9).tasks
+    bound = float(np.median(tasks.rewards**2))
+    moments, squared = tasks.moments(bound), tasks.squared_moment(bound)
+    total = np.zeros((18, 18))
+    for t, (Phi, y) in enumerate(parts(tasks)):
+        kept = y**2 <= bound
+        np.testing.assert_allclose(moments[:, t], Phi[kept].T @ y[kept], atol=1e-12)
+        total += (Phi[kept].T * y[kept] ** 2) @ Phi[kept]
+    np.testing.assert_allclose(squared, total, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "smaller"), [(3, TaskRows), (500, TaskStatistics)])
+def test_compact_takes_the_smaller_form(n: int, smaller: type) -> None:
+    tasks = drawn(d=10, T=4, n=n).tasks
+    compact = tasks.compact()
+    assert type(compact) is smaller
+    assert compact.nbytes <= tasks.nbytes
+    assert compact.compact() is compact
+    check_same(compact, tasks, tolerance=1e-7)
+    compact.add(*numbers(3, 10), [0, "new", 1])
+    assert compact.n_rows == 4 * n + 3
+    assert compact.labels == (0, 1, 2, 3, "new")
+
+
+def test_memory_of_statistics_does_not_grow_with_rows() -> None:
+    data = TaskStatistics(8)
+    data.add(*numbers(20, 8), np.arange(20) % 4)
+    before = data.nbytes
+    for seed in range(50):
+        data.add(*numbers(40, 8, seed), np.arange(40) % 4)
+    assert data.nbytes == before
+    assert data.n_rows == 2020
+
+
+@kinds
+def test_many_tasks_that_come_one_by_one(kind: Kind) -> None:
+    data, whole = kind(2), kind(2)
+    Phi, y = numbers(60, 2)
+    for i in range(60):
+        data.add(Phi[i : i + 1], y[i : i + 1], [f"task {i}"])
+    whole.add(Phi, y, [f"task {i}" for i in range(60)])
+    check_same(data, whole)
+
+
+# ---- construction
+
+
+def test_dimensions_and_names_are_checked() -> None:
+    with pytest.raises(DataError, match="at least 1 feature, got 0"):
+        TaskRows(0)
+    with pytest.raises(DataError, match="1 feature names for 2 features"):
+        TaskStatistics(2, ["a"])
+    names = ("width", "height")
+    tasks = TaskRows.from_arrays(*numbers(3, 2), [0, 0, 1], feature_names=names)
+    assert tasks.feature_names == tasks.select(tasks.owners == 0).feature_names == names
+    assert tasks.statistics().feature_names == names
