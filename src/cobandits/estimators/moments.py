@@ -1,0 +1,79 @@
+"""MethodOfMoments: the shared basis from one eigendecomposition, no iterations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from cobandits.estimate import Estimate, Status
+from cobandits.estimators.base import Progress, Record, check_rank, finished
+from cobandits.randomness import RandomSource
+from cobandits.tasks import TaskData
+
+__all__ = ["MethodOfMoments"]
+
+Floats = NDArray[np.floating]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodOfMoments:
+    """The basis from second moments weighted by squared rewards, then least squares a task.
+
+    ``B`` is the ``r`` leading eigenvectors of the mean of ``y^2 phi phi'`` over all rows,
+    and ``w_t = (Phi_t B)^+ y_t`` (section 6, after Tripuraneni et al. 2021 and Yang et al.
+    2020). For standard Gaussian features the expectation of that mean is
+    ``(2 Theta Theta' + tr(Theta Theta') I) / T`` plus the noise variance times ``I``, whose
+    leading eigenvectors span ``B*``. Features with a mean, or correlated ones, bias it.
+
+    Parameters
+    ----------
+    rank : int
+        Number of columns of the basis.
+
+    Examples
+    --------
+    >>> from cobandits.environments import Synthetic
+    >>> problem = Synthetic(dim=10, n_tasks=20, rank=1).problem(n_rows=500, seed=1)
+    >>> estimate = MethodOfMoments(rank=1).fit(problem.tasks, truth=problem.theta)
+    >>> bool(estimate.history.errors[-1] < 0.1)
+    True
+    """
+
+    name: ClassVar[str] = "moments"
+
+    rank: int
+
+    def fit(
+        self,
+        tasks: TaskData,
+        *,
+        start: Estimate | None = None,  # noqa: ARG002
+        rng: RandomSource = None,  # noqa: ARG002
+        truth: Floats | None = None,
+        progress: Progress | None = None,
+    ) -> Estimate:
+        """Fit the rows of ``tasks``; see :class:`cobandits.estimators.base.Estimator`.
+
+        The answer is in closed form: ``start`` and ``rng`` are taken and make no difference.
+        """
+        check_rank(self.rank, tasks)
+        d = tasks.dim
+        mean = tasks.squared_moment() / tasks.n_rows
+        _, vectors = scipy.linalg.eigh(mean, subset_by_index=(d - self.rank, d - 1))
+        B = np.asarray(vectors)
+        solved = tasks.least_squares(B)
+        record = Record(1, truth, progress)
+        record.note(float(solved.costs.sum()), B, solved.weights)
+        status = Status(outcome="converged", message="solved directly", iterations=0)
+        return finished(
+            tasks,
+            B,
+            solved.weights,
+            status=status,
+            record=record,
+            estimator=type(self).__name__,
+        )

@@ -1,0 +1,230 @@
+"""The variable projection ``f(B) = min_W f(B, W)``, minimised by scaled L-BFGS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from cobandits.estimate import Status
+from cobandits.estimators.base import Record
+from cobandits.kernels import Fit, Ridge
+from cobandits.linalg import orthonormal, top_left_vectors
+from cobandits.tasks import TaskData
+
+__all__ = ["Scaling", "Solution", "descend"]
+
+Floats = NDArray[np.floating]
+
+_PAIRS = 10  # of L-BFGS
+_FIRST_STEP = 0.5  # of the scaled gradient, before there is a pair
+_LONGEST_STEP = 1.0  # in B, whose columns have norm 1: a longer one may leave the basin
+_SUFFICIENT = 1e-4  # share of the promised fall that a step must give
+_CURVATURE = 1e-10  # least cosine between a step and its change of gradient
+_MOST_TRIALS = 30  # of step lengths
+_STALLED = 1e-6  # share of the cost: a promise below it may be lost in rounding
+_LIFT = 1e-10  # of a diagonal, relative to its mean
+
+
+class Solution(NamedTuple):
+    """Where a descent ended."""
+
+    basis: Floats  # (d, r), orthonormal
+    weights: Floats  # (r, T)
+    cost: float
+    status: Status
+    record: Record
+
+
+def descend(
+    tasks: TaskData,
+    B: Floats,
+    scaling: Scaling,
+    record: Record,
+    *,
+    ridge: Ridge,
+    iterations: int,
+    tolerance: float,
+) -> Solution:
+    """Minimise the variable projection from ``B`` until no step promises much.
+
+    The derivative of ``f`` is that of ``f(B, W)`` in ``B`` at the best ``W``, so an
+    evaluation is one pass over the rows. ``f`` only depends on the span of ``B``, whose
+    columns need not stay orthonormal on the way.
+    """
+    fit = tasks.least_squares(B, ridge)
+    memory = _Memory()
+    rounding = tasks.rounding
+    iteration = 0
+
+    def ended(outcome: Literal["converged", "limit", "refused"], message: str) -> Solution:
+        basis = orthonormal(B)
+        final = tasks.least_squares(basis, ridge)
+        status = Status(outcome=outcome, message=message, iterations=iteration)
+        return Solution(basis, final.weights, float(final.costs.sum()), status, record)
+
+    while True:
+        cost = float(fit.costs.sum())
+        record.note(cost, B, fit.weights)
+        if cost <= rounding:
+            return ended("converged", "the rows are fitted exactly")
+        inverse = scaling.inverse(fit.weights)
+        direction, promise = memory.direction(fit.gradient, inverse)
+        if promise <= tolerance * cost:
+            return ended("converged", "no step lowers the cost further")
+        if iteration == iterations:
+            return ended("limit", "raise iterations")
+        found = _search(tasks, B, ridge, cost, direction, promise)
+        if found is None and memory.pairs:  # once more, along the plain scaled gradient
+            memory = _Memory()
+            direction, promise = memory.direction(fit.gradient, inverse)
+            found = _search(tasks, B, ridge, cost, direction, promise)
+        if found is None and promise <= _STALLED * cost:
+            return ended("converged", "the cost is at the limit of its precision")
+        if found is None:
+            return ended("refused", "no step lowers the cost; scale the features or set ridge")
+        B_next, fit_next = found
+        memory.add(B_next - B, fit_next.gradient - fit.gradient)
+        B, fit, iteration = B_next, fit_next, iteration + 1
+
+
+def _search(
+    tasks: TaskData, B: Floats, ridge: Ridge, cost: float, direction: Floats, promise: float
+) -> tuple[Floats, Fit] | None:
+    """Return the first point along ``direction`` that lowers the cost enough, if any."""
+    length = 1.0
+    for _ in range(_MOST_TRIALS):
+        B_next = B + length * direction
+        fit = tasks.least_squares(B_next, ridge)
+        change = float(fit.costs.sum()) - cost
+        if change <= -_SUFFICIENT * length * promise:
+            return B_next, fit
+        # the least point of the parabola through the two costs and the slope
+        excess = change + 2 * length * promise if np.isfinite(change) else np.inf
+        length *= min(0.5, max(0.1, length * promise / excess))
+    return None
+
+
+class _Memory:
+    """The last pairs of step and change of gradient, and the L-BFGS direction from them."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Floats, Floats, float]] = []  # s, y, 1 / <s, y>
+
+    def add(self, step: Floats, change: Floats) -> None:
+        s, y = step.ravel(), change.ravel()
+        product = float(s @ y)
+        if product > _CURVATURE * float(np.sqrt((s @ s) * (y @ y))):
+            self.pairs = [*self.pairs[1 - _PAIRS :], (s, y, 1 / product)]
+
+    def direction(self, gradient: Floats, inverse: _Inverse) -> tuple[Floats, float]:
+        """Return the step to try and by how much its full length promises to lower the cost."""
+        q = gradient.flatten()
+        shares = []
+        for s, y, over in reversed(self.pairs):
+            share = over * float(s @ q)
+            q -= share * y
+            shares.append(share)
+        p = inverse(q.reshape(gradient.shape)).ravel()
+        if self.pairs:  # the length of the last step, in the metric of the scaling
+            _, y, over = self.pairs[-1]
+            p /= over * float(y @ inverse(y.reshape(gradient.shape)).ravel())
+        else:
+            p *= _FIRST_STEP
+        for (s, y, over), share in zip(self.pairs, reversed(shares), strict=True):
+            p += (share - over * float(y @ p)) * s
+        p *= _LONGEST_STEP / max(float(np.sqrt(p @ p)), _LONGEST_STEP)
+        return -p.reshape(gradient.shape), float(gradient.ravel() @ p)
+
+
+class _Inverse(NamedTuple):
+    """An approximate inverse Hessian: ``G -> C^-1 G (W N W')^-1``."""
+
+    features: Floats  # (d, d)
+    weights: Floats  # (r, r)
+
+    def __call__(self, G: Floats) -> Floats:
+        return self.features @ G @ self.weights
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scaling:
+    """Second moments of the features, which make the cost near spherical in ``B``."""
+
+    counts: NDArray[np.int64]  # (T,)
+    means: Floats  # (d, T), of each task's features
+    variance: float  # mean variance of a feature
+    inverse_root: Floats  # (d, d), S with S S' = inverse of the covariance
+    inverse_moment: Floats  # (d, d), inverse of the mean of phi phi'
+
+    @classmethod
+    def of(cls, tasks: TaskData, ridge: Ridge = 0.0) -> Scaling:
+        """Take the moments of the features of all tasks together, with a ridge as if rows."""
+        counts = tasks.counts
+        means = tasks.means()[0]
+        moment = _lifted(tasks.covariance(means))
+        moment[np.diag_indices(tasks.dim)] += ridge / counts.mean()
+        variance = float(np.trace(moment)) / tasks.dim
+        L = np.linalg.cholesky(moment)
+        inverse_root = scipy.linalg.solve_triangular(
+            L, np.eye(tasks.dim), lower=True, overwrite_b=True
+        ).T
+        del L
+        moment += (means * (counts / tasks.n_rows)) @ means.T
+        factor = scipy.linalg.cho_factor(moment, overwrite_a=True)
+        inverse_moment = scipy.linalg.cho_solve(factor, np.eye(tasks.dim), overwrite_b=True)
+        return cls(
+            counts=counts,
+            means=means,
+            variance=variance,
+            inverse_root=inverse_root,
+            inverse_moment=inverse_moment,
+        )
+
+    @property
+    def rows_variance(self) -> float:
+        """The curvature that a task's rows give to its weights: rows times variance."""
+        return float(self.counts.mean()) * self.variance
+
+    def start(self, tasks: TaskData, rank: int) -> Floats:
+        """Return the top directions of the tasks' covariances of features and reward.
+
+        The spectral start of Algorithm 2, whitened and with each task's means taken out,
+        so that it does not depend on the features' scale, correlation and mean.
+        """
+        counts = np.maximum(self.counts, 1)
+        moments = tasks.moments() / counts - self.means * tasks.means()[1]
+        return self.directions(moments, rank)
+
+    def directions(self, moments: Floats, rank: int) -> Floats:
+        """Return the basis whose span predicts ``moments``, (d, T), best, (d, r)."""
+        whitened = self.inverse_root.T @ moments
+        return orthonormal(self.inverse_root @ top_left_vectors(whitened, rank))
+
+    def strength(self, G: Floats) -> float:
+        """Return the variance of a noise whose pulled-back rows would be as strong as ``G``.
+
+        ``G`` is ``[Phi_t' e_t]``, (d, T). For noise of variance v, the whitened columns over
+        sqrt(n_t) have independent entries of variance v, and the largest singular value of
+        such a matrix is near ``sqrt(v) (sqrt(d) + sqrt(T))``.
+        """
+        d, T = G.shape
+        whitened = self.inverse_root.T @ G / np.sqrt(np.maximum(self.counts, 1))
+        return float(np.linalg.norm(whitened, 2) / (np.sqrt(d) + np.sqrt(T))) ** 2
+
+    def inverse(self, W: Floats) -> _Inverse:
+        """Return the approximate inverse Hessian at the weights ``W``."""
+        weighted = np.asarray(W * self.counts @ W.T, np.float64)
+        return _Inverse(self.inverse_moment, np.linalg.inv(_lifted(weighted)))
+
+
+def _lifted(M: Floats) -> Floats:
+    """Return the semidefinite ``M`` with its diagonal raised so that it can be inverted."""
+    diagonal = np.diagonal(M)
+    usual = float(diagonal.mean()) or 1.0
+    lifted = M.astype(np.float64)
+    np.fill_diagonal(lifted, diagonal + _LIFT * np.where(diagonal > 0, diagonal, usual))
+    return lifted

@@ -1,0 +1,164 @@
+"""Independent and Pooled against scikit-learn and NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge, RidgeCV
+
+from cobandits.environments import Synthetic
+from cobandits.errors import ConfigurationError, DataError
+from cobandits.estimators.independent import Independent, Pooled, _left_out_errors, _penalties
+from cobandits.metrics import relative_error
+from cobandits.tasks import TaskRows
+from tests.support import Floats, cost_of, drawn, flat, parts
+
+SHAPES = [(8, 3, False), (8, 30, False), (20, 15, True), (30, 8, True)]  # d, n, unequal
+
+
+def tasks_of(d: int, n: int, unequal: bool, noise: float = 0.3) -> TaskRows:
+    problem = Synthetic(dim=d, n_tasks=7, rank=2, noise_std=noise)
+    return problem.problem(n_rows=n, seed=4, unequal=unequal).tasks
+
+
+def ridge_a_task(tasks: TaskRows, penalty: float, solver: str) -> Floats:
+    model = Ridge(alpha=penalty, fit_intercept=False, solver=solver)
+    return np.column_stack([model.fit(Phi, y).coef_ for Phi, y in parts(tasks)])
+
+
+@pytest.mark.parametrize(("d", "n", "unequal"), SHAPES)
+@pytest.mark.parametrize("penalty", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("solver", ["cholesky", "svd"])
+def test_independent_agrees_with_scikit_learn(
+    d: int, n: int, unequal: bool, penalty: float, solver: str
+) -> None:
+    tasks = tasks_of(d, n, unequal)
+    estimate = Independent(ridge=penalty).fit(tasks)
+    expected = ridge_a_task(tasks, penalty, solver)
+    assert relative_error(estimate.theta, expected) < 1e-10
+    cost = cost_of(tasks, expected) + penalty * np.sum(expected**2)
+    assert estimate.history.costs.tolist() == pytest.approx([cost], rel=1e-10)
+
+
+@pytest.mark.parametrize(("d", "n", "unequal"), SHAPES)
+@pytest.mark.parametrize("penalty", [0.0, 1e-2])
+def test_independent_from_statistics_equals_that_from_rows(
+    d: int, n: int, unequal: bool, penalty: float
+) -> None:
+    tasks = tasks_of(d, n, unequal)
+    rows = Independent(ridge=penalty).fit(tasks)
+    statistics = Independent(ridge=penalty).fit(tasks.statistics())
+    assert relative_error(statistics.theta, rows.theta) < 1e-8
+
+
+@pytest.mark.parametrize(("d", "n", "unequal"), SHAPES)
+def test_without_penalty_it_is_least_squares_of_least_norm(d: int, n: int, unequal: bool) -> None:
+    tasks = tasks_of(d, n, unequal)
+    expected = np.column_stack([np.linalg.lstsq(Phi, y)[0] for Phi, y in parts(tasks)])
+    assert relative_error(Independent(ridge=0.0).fit(tasks).theta, expected) < 1e-10
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 4), (6, 9), (9, 9), (30, 9)])
+def test_left_out_errors_are_those_of_leaving_rows_out(n: int, d: int) -> None:
+    rng = np.random.default_rng(n)
+    Phi, y = rng.standard_normal((n, d)), rng.standard_normal(n)
+    penalties = np.array([1e-4, 0.1, 10.0])
+    literal = np.zeros(3)
+    for k, penalty in enumerate(penalties):
+        for i in range(n):
+            others = np.arange(n) != i
+            model = Ridge(alpha=penalty, fit_intercept=False, solver="svd")
+            theta = model.fit(Phi[others], y[others]).coef_ if n > 1 else np.zeros(d)
+            literal[k] += (y[i] - Phi[i] @ theta) ** 2
+    np.testing.assert_allclose(_left_out_errors(Phi, y, penalties), literal, rtol=1e-8)
+
+
+@pytest.mark.parametrize("noise", [0.01, 1.0, 10.0])
+def test_chosen_ridge_of_one_task_is_that_of_scikit_learn(noise: float) -> None:
+    tasks = drawn(d=12, T=1, r=1, n=25, noise=noise).tasks
+    model = RidgeCV(alphas=_penalties(tasks), fit_intercept=False).fit(tasks.rows, tasks.rewards)
+    assert Independent().choose_ridge(tasks) == pytest.approx(model.alpha_)
+
+
+@pytest.mark.parametrize(("d", "n", "unequal"), SHAPES)
+def test_chosen_ridge_has_the_least_error_over_all_tasks(d: int, n: int, unequal: bool) -> None:
+    tasks = tasks_of(d, n, unequal, noise=1.0)
+    penalties = _penalties(tasks)
+    assert len(penalties) >= 8
+    errors = sum(_left_out_errors(Phi, y, penalties) for Phi, y in parts(tasks))
+    chosen = Independent().choose_ridge(tasks)
+    assert chosen == penalties[np.argmin(errors)]
+    fitted = Independent().fit(tasks)
+    np.testing.assert_array_equal(fitted.theta, Independent(ridge=chosen).fit(tasks).theta)
+    assert f"{chosen:.3g}" in fitted.status.message
+
+
+def test_chosen_ridge_is_near_the_best_for_the_truth() -> None:
+    """Error at most 1.1 times that of the best penalty of all, in each of 8 problems."""
+    for seed in range(8):
+        problem = drawn(d=20, T=15, r=3, n=20, noise=0.5, seed=seed)
+        errors = [
+            relative_error(problem.tasks.ridge(float(penalty)), problem.theta)
+            for penalty in _penalties(problem.tasks)
+        ]
+        chosen = Independent().fit(problem.tasks)
+        assert relative_error(chosen.theta, problem.theta) < 1.1 * min(errors)
+        assert min(errors) < 0.8 * errors[-1]  # it matters
+
+
+def test_choosing_a_ridge_needs_rows() -> None:
+    statistics = drawn().tasks.statistics()
+    with pytest.raises(DataError, match="needs rows, not statistics; give ridge as a number"):
+        Independent().fit(statistics)
+
+
+@pytest.mark.parametrize("estimator", [Independent(), Independent(ridge=0.0), Pooled()])
+def test_zero_rewards_and_zero_features_give_zero(estimator: Independent | Pooled) -> None:
+    tasks = drawn(n=25).tasks
+    for rows, rewards in ((tasks.rows, 0 * tasks.rewards), (0 * tasks.rows, tasks.rewards)):
+        estimate = estimator.fit(flat(rows, rewards, tasks.owners))
+        assert not estimate.theta.any()
+        assert estimate.status.outcome == "converged"
+
+
+@pytest.mark.parametrize("kind", [Independent, Pooled])
+@pytest.mark.parametrize("ridge", [-1.0, float("nan"), float("inf"), "auto", None, True])
+def test_bad_ridge_is_refused(kind: type[Independent] | type[Pooled], ridge: float) -> None:
+    with pytest.raises(ConfigurationError, match="ridge must be"):
+        kind(ridge=ridge)
+
+
+@pytest.mark.parametrize(("d", "n", "unequal"), SHAPES)
+def test_pooled_is_least_squares_on_all_rows(d: int, n: int, unequal: bool) -> None:
+    tasks = tasks_of(d, n, unequal)
+    estimate = Pooled().fit(tasks)
+    theta = np.linalg.lstsq(tasks.rows, tasks.rewards)[0]
+    np.testing.assert_allclose(estimate.theta, np.tile(theta[:, None], 7), atol=1e-10)
+    assert estimate.basis.shape == (d, 1)
+    assert estimate.weights.shape == (1, 7)
+    np.testing.assert_allclose(estimate.weights, estimate.weights[0, 0], rtol=1e-14)
+    from_statistics = Pooled().fit(tasks.statistics())
+    assert relative_error(from_statistics.theta, estimate.theta) < 1e-10
+
+
+@pytest.mark.parametrize("penalty", [1e-3, 10.0])
+def test_pooled_with_a_ridge_agrees_with_scikit_learn(penalty: float) -> None:
+    tasks = tasks_of(20, 15, True)
+    model = Ridge(alpha=penalty, fit_intercept=False, solver="svd")
+    theta = model.fit(tasks.rows, tasks.rewards).coef_
+    estimate = Pooled(ridge=penalty).fit(tasks)
+    assert relative_error(estimate.theta[:, 0], theta) < 1e-10
+    cost = np.sum((tasks.rows @ theta - tasks.rewards) ** 2) + penalty * theta @ theta
+    assert estimate.history.costs.tolist() == pytest.approx([cost], rel=1e-10)
+
+
+@pytest.mark.parametrize("n", [3, 50])
+def test_pooled_has_least_norm_where_rows_do_not_determine_it(n: int) -> None:
+    """With fewer rows in all than features, and with a feature that is there twice."""
+    rng = np.random.default_rng(n)
+    rows = rng.standard_normal((n, 9))
+    rows[:, 8] = rows[:, 0]
+    rewards = rng.standard_normal(n)
+    estimate = Pooled().fit(TaskRows.from_arrays(rows, rewards, np.arange(n) % 2))
+    theta = np.linalg.lstsq(rows, rewards, rcond=1e-8)[0]
+    np.testing.assert_allclose(estimate.theta[:, 0], theta, atol=1e-9)
