@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import replace
 from typing import ClassVar, Protocol
@@ -150,8 +151,10 @@ def check_rows(tasks: TaskData) -> None:
 def check_rank(rank: int, tasks: TaskData) -> None:
     """Refuse data without rows, and a rank that features or tasks cannot carry."""
     check_rows(tasks)
-    if not isinstance(rank, int | np.integer) or isinstance(rank, bool):
-        raise RankError(f"rank must be a whole number, got {rank!r}")
+    try:
+        operator.index(rank)
+    except TypeError:
+        raise RankError(f"rank must be a whole number, got {rank!r}") from None
     largest = min(tasks.dim, tasks.n_tasks)
     if not 1 <= rank <= largest:
         raise RankError(

@@ -21,7 +21,7 @@ from cobandits.estimators.base import (
     finished,
     starting_basis,
 )
-from cobandits.estimators.quasinewton import Scaling, Solution, descend
+from cobandits.estimators.quasinewton import Projection, Solution
 from cobandits.kernels import Ridge
 from cobandits.linalg import orthonormal
 from cobandits.randomness import RandomSource
@@ -31,7 +31,7 @@ __all__ = ["LowRank"]
 
 Floats = NDArray[np.floating]
 
-_PATH_TOLERANCE = 1e-3  # while ranks are compared
+_ROUGH = 1e-3  # tolerance while fits are compared
 _COUNTED = 1.15  # times that a parameter counts while ranks are compared
 _LEAST_SPARE = 0.05  # of the rows, that the noise is estimated from
 _PATIENCE = 4  # ranks to try beyond the best one
@@ -102,22 +102,19 @@ class LowRank:
         check_rows(tasks)
         if self.rank != "auto":
             check_rank(self.rank, tasks)
-        given: Ridge = 0.0 if self.ridge == "auto" else self.ridge
-        scaling = Scaling.of(tasks, given)
-        B = self._start(tasks, start, scaling, given)
+        cost = Projection.of(tasks, 0.0 if self.ridge == "auto" else self.ridge)
+        B = self._start(cost, start)
         if self.ridge == "auto":
-            B, given = self._empirical_ridge(tasks, B)
-            scaling = Scaling.of(tasks, given)
+            B, ridge = self._empirical_ridge(cost, B)
+            cost = Projection.of(tasks, ridge)
 
-        def settled(basis: Floats) -> Solution:
-            return self._settled(
-                tasks, basis, scaling, given, lambda: Record(self.iterations, truth, progress)
-            )
+        def new_record() -> Record:
+            return Record(self.iterations, truth, progress)
 
-        found = settled(B)
+        found = self._settled(cost, B, new_record)
         tight = tasks.n_rows < _TIGHT * _parameters(tasks, B.shape[1])
         if start is None and (tight or found.status.outcome == "refused"):
-            other = settled(spectral_start(tasks, B.shape[1]))
+            other = self._settled(cost, spectral_start(tasks, B.shape[1]), new_record)
             found = min(found, other, key=_preference)
         return finished(
             tasks,
@@ -128,91 +125,77 @@ class LowRank:
             estimator=type(self).__name__,
         )
 
-    def _start(
-        self, tasks: TaskData, start: Estimate | None, scaling: Scaling, ridge: Ridge
-    ) -> Floats:
+    def _start(self, cost: Projection, start: Estimate | None) -> Floats:
         """Return the basis to start from: the given one, or the best of this or any rank."""
         if self.rank != "auto":
             if start is not None:
-                return starting_basis(start, tasks, self.rank)
-            return scaling.start(tasks, self.rank)
-        rank, B = self._best_rank(tasks, scaling, ridge)
-        warm = start is not None and start.basis.shape == (tasks.dim, rank)
-        return start.basis if start is not None and warm else B
-
-    def _empirical_ridge(self, tasks: TaskData, B: Floats) -> tuple[Floats, Ridge]:
-        """Return a basis and the ridge of each feature that the data suggest, (d,).
-
-        If noise has variance s^2 and weights have variance t^2, then the most likely weights
-        are those with ridge s^2 / t^2. Both variances are those of a fit with a small ridge.
-        """
-        squares = np.diagonal(tasks.gram()) / tasks.n_rows
-        scale = np.where(squares > 0, squares, 1.0)  # (d,)
-        rank = B.shape[1]
-        held = _HOLD * float(tasks.counts.mean()) * scale
-        found = self._descend(
-            tasks, B, Scaling.of(tasks, held), Record(0, None, None), _PATH_TOLERANCE, held
-        )
-        Theta = found.basis @ found.weights
-        spare = tasks.n_rows - _COUNTED * _parameters(tasks, rank)
-        noise = float(tasks.residuals(Theta)[1].sum()) / max(spare, _LEAST_SPARE * tasks.n_rows)
-        signal = float(np.mean(scale @ Theta**2)) / rank
-        return found.basis, noise / signal * scale if signal > 0 else held
+                return starting_basis(start, cost.tasks, self.rank)
+            return cost.start(self.rank)
+        _, B = self._best_rank(cost)
+        return B if start is None or start.basis.shape != B.shape else start.basis
 
     def choose_rank(self, tasks: TaskData) -> int:
         """Return the rank with the least generalised cross-validation error.
 
         ``cost / (1 - 1.15 p / n)^2`` with ``n`` rows in all and ``p`` free parameters, which
         is ``r (d + T - r)`` if every task has r rows. A parameter counts 1.15 times since
-        directions are chosen to fit the noise too; of 1.05, 1.1, 1.15 and 1.2 this found
-        the true rank most often. Ranks rise until nothing can be left for the error, or
-        until for some ranks nothing was gained and what is left looks like noise. (That
-        nothing was gained is not enough: of several equally strong directions only the
-        last makes the cost fall.)
+        directions are chosen to fit the noise too. Ranks rise until nothing can be left for
+        the error, or until for some ranks nothing was gained and what is left looks like
+        noise. (That nothing was gained is not enough: of several equally strong directions
+        only the last makes the cost fall.)
         """
         check_rows(tasks)
-        ridge = 0.0 if self.ridge == "auto" else self.ridge
-        return self._best_rank(tasks, Scaling.of(tasks, ridge), ridge)[0]
+        return self._best_rank(Projection.of(tasks, 0.0 if self.ridge == "auto" else self.ridge))[0]
 
-    def _best_rank(self, tasks: TaskData, scaling: Scaling, ridge: Ridge) -> tuple[int, Floats]:
+    def _best_rank(self, cost: Projection) -> tuple[int, Floats]:
+        tasks = cost.tasks
         n, rounding = tasks.n_rows, tasks.rounding
         largest = min(tasks.dim, tasks.n_tasks)
-        B = scaling.start(tasks, 1)
+        B = cost.start(1)
         best: tuple[float, int, Floats] = (np.inf, 1, B)
         for rank in range(1, largest + 1):
             parameters = _parameters(tasks, rank)
             if _COUNTED * parameters >= n:
                 break
-            found = self._descend(tasks, B, scaling, Record(0, None, None), _PATH_TOLERANCE, ridge)
+            found = self._roughly(cost, B)
             score = max(found.cost, rounding) / (1 - _COUNTED * parameters / n) ** 2
             best = min(best, (score, rank, found.basis), key=lambda candidate: candidate[0])
             G, _ = tasks.residuals(found.basis @ found.weights)
-            is_noise = scaling.strength(G) <= found.cost / (n - parameters)
+            is_noise = cost.scaling.strength(G) <= found.cost / (n - parameters)
             exhausted = rank >= best[1] + _PATIENCE and is_noise
             if exhausted or rank == largest or found.cost <= rounding:
                 break
-            B = self._grown(tasks, scaling, found.basis, G, ridge)
+            B = self._grown(cost, found.basis, G)
         return best[1:]
 
-    def _grown(
-        self, tasks: TaskData, scaling: Scaling, B: Floats, G: Floats, ridge: Ridge
-    ) -> Floats:
+    def _grown(self, cost: Projection, B: Floats, G: Floats) -> Floats:
         """Return a start with one more column: ``B`` and the best direction of the residuals.
 
         Or the spectral start, where that has the lower cost.
         """
-        grown = orthonormal(np.column_stack([B, scaling.directions(G, 1)]))
-        starts = (grown, scaling.start(tasks, grown.shape[1]))
-        costs = [tasks.least_squares(start, ridge).costs.sum() for start in starts]
-        return starts[int(np.argmin(costs))]
+        grown = orthonormal(np.column_stack([B, cost.scaling.directions(G, 1)]))
+        starts = (grown, cost.start(grown.shape[1]))
+        return min(starts, key=lambda start: float(cost.fit(start).costs.sum()))
+
+    def _empirical_ridge(self, cost: Projection, B: Floats) -> tuple[Floats, Ridge]:
+        """Return a basis and the ridge of each feature that the data suggest, (d,).
+
+        If noise has variance s^2 and weights have variance t^2, then the most likely weights
+        are those with ridge s^2 / t^2. Both variances are those of a fit with a small ridge.
+        """
+        tasks, rank = cost.tasks, B.shape[1]
+        squares = np.diagonal(tasks.gram()) / tasks.n_rows
+        scale = np.where(squares > 0, squares, 1.0)  # (d,)
+        held_by = _HOLD * float(tasks.counts.mean()) * scale
+        held = self._roughly(Projection.of(tasks, held_by), B)
+        Theta = held.basis @ held.weights
+        spare = tasks.n_rows - _COUNTED * _parameters(tasks, rank)
+        noise = float(tasks.residuals(Theta)[1].sum()) / max(spare, _LEAST_SPARE * tasks.n_rows)
+        signal = float(np.mean(scale @ Theta**2)) / rank
+        return held.basis, noise / signal * scale if signal > 0 else held_by
 
     def _settled(
-        self,
-        tasks: TaskData,
-        start: Floats,
-        scaling: Scaling,
-        ridge: Ridge,
-        new_record: Callable[[], Record],
+        self, cost: Projection, start: Floats, new_record: Callable[[], Record]
     ) -> Solution:
         """Return the minimum that a start leads to.
 
@@ -220,39 +203,29 @@ class LowRank:
         that grow without bound. Where a fit runs off to one, it is repeated from a fit with
         a ridge, which has none; if it runs off again, the fit with the ridge is the answer.
         """
-        found = self._descend(tasks, start, scaling, new_record(), self.tolerance, ridge)
+
+        def descended(B: Floats) -> Solution:
+            return cost.descend(
+                B, new_record(), iterations=self.iterations, tolerance=self.tolerance
+            )
+
+        found = descended(start)
         sizes = _sizes(found)
         if sizes.max() <= _RUNAWAY * np.median(sizes):
             return found
-        held_by = ridge + _HOLD * scaling.rows_variance
-        held = self._descend(
-            tasks, start, Scaling.of(tasks, held_by), new_record(), _PATH_TOLERANCE, held_by
-        )
-        found = self._descend(tasks, held.basis, scaling, new_record(), self.tolerance, ridge)
+        hold = cost.ridge + _HOLD * cost.scaling.rows_variance
+        held = self._roughly(Projection.of(cost.tasks, hold), start)
+        found = descended(held.basis)
         usual = _sizes(held).clip(min=np.median(_sizes(held)))
         if (_sizes(found) <= _RUNAWAY * usual).all():
             return found
         advice = "a task's weights grow without bound; lower rank, add rows or set ridge"
         return held._replace(status=replace(held.status, outcome="refused", message=advice))
 
-    def _descend(
-        self,
-        tasks: TaskData,
-        B: Floats,
-        scaling: Scaling,
-        record: Record,
-        tolerance: float,
-        ridge: Ridge,
-    ) -> Solution:
-        return descend(
-            tasks,
-            B,
-            scaling,
-            record,
-            ridge=ridge,
-            iterations=self.iterations,
-            tolerance=tolerance,
-        )
+    def _roughly(self, cost: Projection, start: Floats) -> Solution:
+        """Return a solution that is good enough to compare it with others."""
+        record = Record(self.iterations, None, None)
+        return cost.descend(start, record, iterations=self.iterations, tolerance=_ROUGH)
 
 
 def _parameters(tasks: TaskData, rank: int) -> int:

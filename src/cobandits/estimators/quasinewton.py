@@ -15,7 +15,7 @@ from cobandits.kernels import Fit, Ridge
 from cobandits.linalg import orthonormal, top_left_vectors
 from cobandits.tasks import TaskData
 
-__all__ = ["Scaling", "Solution", "descend"]
+__all__ = ["Projection", "Scaling", "Solution"]
 
 Floats = NDArray[np.floating]
 
@@ -39,73 +39,84 @@ class Solution(NamedTuple):
     record: Record
 
 
-def descend(
-    tasks: TaskData,
-    B: Floats,
-    scaling: Scaling,
-    record: Record,
-    *,
-    ridge: Ridge,
-    iterations: int,
-    tolerance: float,
-) -> Solution:
-    """Minimise the variable projection from ``B`` until no step promises much.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Projection:
+    """The cost as a function of the basis alone: ``f(B) = min_W f(B, W)``, with a ridge.
 
     The derivative of ``f`` is that of ``f(B, W)`` in ``B`` at the best ``W``, so an
     evaluation is one pass over the rows. ``f`` only depends on the span of ``B``, whose
-    columns need not stay orthonormal on the way.
+    columns need not stay orthonormal during a descent.
     """
-    fit = tasks.least_squares(B, ridge)
-    memory = _Memory()
-    rounding = tasks.rounding
-    iteration = 0
 
-    def ended(outcome: Literal["converged", "limit", "refused"], message: str) -> Solution:
-        basis = orthonormal(B)
-        final = tasks.least_squares(basis, ridge)
-        status = Status(outcome=outcome, message=message, iterations=iteration)
-        return Solution(basis, final.weights, float(final.costs.sum()), status, record)
+    tasks: TaskData
+    ridge: Ridge
+    scaling: Scaling
 
-    while True:
-        cost = float(fit.costs.sum())
-        record.note(cost, B, fit.weights)
-        if cost <= rounding:
-            return ended("converged", "the rows are fitted exactly")
-        inverse = scaling.inverse(fit.weights)
-        direction, promise = memory.direction(fit.gradient, inverse)
-        if promise <= tolerance * cost:
-            return ended("converged", "no step lowers the cost further")
-        if iteration == iterations:
-            return ended("limit", "raise iterations")
-        found = _search(tasks, B, ridge, cost, direction, promise)
-        if found is None and memory.pairs:  # once more, along the plain scaled gradient
-            memory = _Memory()
+    @classmethod
+    def of(cls, tasks: TaskData, ridge: Ridge) -> Projection:
+        """Take the cost of these tasks, with a ridge a task and feature."""
+        return cls(tasks=tasks, ridge=ridge, scaling=Scaling.of(tasks, ridge))
+
+    def fit(self, B: Floats) -> Fit:
+        """Return the best weights in ``B``, their costs, and half the gradient of ``f``."""
+        return self.tasks.least_squares(B, self.ridge)
+
+    def start(self, rank: int) -> Floats:
+        """Return a start of this rank; see :meth:`Scaling.start`."""
+        return self.scaling.start(self.tasks, rank)
+
+    def descend(self, B: Floats, record: Record, *, iterations: int, tolerance: float) -> Solution:
+        """Go down from ``B`` until no step promises to lower the cost by much."""
+        fit = self.fit(B)
+        memory = _Memory()
+        rounding = self.tasks.rounding
+        iteration = 0
+
+        def ended(outcome: Literal["converged", "limit", "refused"], message: str) -> Solution:
+            basis = orthonormal(B)
+            final = self.fit(basis)
+            status = Status(outcome=outcome, message=message, iterations=iteration)
+            return Solution(basis, final.weights, float(final.costs.sum()), status, record)
+
+        while True:
+            cost = float(fit.costs.sum())
+            record.note(cost, B, fit.weights)
+            if cost <= rounding:
+                return ended("converged", "the rows are fitted exactly")
+            inverse = self.scaling.inverse(fit.weights)
             direction, promise = memory.direction(fit.gradient, inverse)
-            found = _search(tasks, B, ridge, cost, direction, promise)
-        if found is None and promise <= _STALLED * cost:
-            return ended("converged", "the cost is at the limit of its precision")
-        if found is None:
-            return ended("refused", "no step lowers the cost; scale the features or set ridge")
-        B_next, fit_next = found
-        memory.add(B_next - B, fit_next.gradient - fit.gradient)
-        B, fit, iteration = B_next, fit_next, iteration + 1
+            if promise <= tolerance * cost:
+                return ended("converged", "no step lowers the cost further")
+            if iteration == iterations:
+                return ended("limit", "raise iterations")
+            found = self._search(B, cost, direction, promise)
+            if found is None and memory.pairs:  # once more, along the plain scaled gradient
+                memory = _Memory()
+                direction, promise = memory.direction(fit.gradient, inverse)
+                found = self._search(B, cost, direction, promise)
+            if found is None and promise <= _STALLED * cost:
+                return ended("converged", "the cost is at the limit of its precision")
+            if found is None:
+                return ended("refused", "no step lowers the cost; scale the features or set ridge")
+            B_next, fit_next = found
+            memory.add(B_next - B, fit_next.gradient - fit.gradient)
+            B, fit, iteration = B_next, fit_next, iteration + 1
 
-
-def _search(
-    tasks: TaskData, B: Floats, ridge: Ridge, cost: float, direction: Floats, promise: float
-) -> tuple[Floats, Fit] | None:
-    """Return the first point along ``direction`` that lowers the cost enough, if any."""
-    length = 1.0
-    for _ in range(_MOST_TRIALS):
-        B_next = B + length * direction
-        fit = tasks.least_squares(B_next, ridge)
-        change = float(fit.costs.sum()) - cost
-        if change <= -_SUFFICIENT * length * promise:
-            return B_next, fit
-        # the least point of the parabola through the two costs and the slope
-        excess = change + 2 * length * promise if np.isfinite(change) else np.inf
-        length *= min(0.5, max(0.1, length * promise / excess))
-    return None
+    def _search(
+        self, B: Floats, cost: float, direction: Floats, promise: float
+    ) -> tuple[Floats, Fit] | None:
+        """Return the first point along ``direction`` that lowers the cost enough, if any."""
+        length = 1.0
+        for _ in range(_MOST_TRIALS):
+            B_next = B + length * direction
+            fit = self.fit(B_next)
+            change = float(fit.costs.sum()) - cost
+            if change <= -_SUFFICIENT * length * promise:
+                return B_next, fit
+            # the least point of the parabola through the two costs and the slope
+            excess = change + 2 * length * promise if np.isfinite(change) else np.inf
+            length *= min(0.5, max(0.1, length * promise / excess))
+        return None
 
 
 class _Memory:
