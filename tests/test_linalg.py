@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cobandits.linalg import factor, orthonormal, procrustes, subspace_distance, top_left_vectors
-from cobandits.metrics import r_squared, relative_error
+from cobandits.metrics import relative_error
 from tests.support import Floats
 
 seeds = st.integers(0, 10_000)
@@ -84,12 +84,3 @@ def test_relative_error_is_the_one_of_figure_2() -> None:
     assert relative_error(truth, truth) == 0
     assert relative_error(0 * truth, truth) == 1
     assert relative_error(truth + np.diag([1.0, 0.0]), truth) == pytest.approx(0.2)
-
-
-def test_r_squared_is_the_explained_share_of_variance() -> None:
-    y = np.array([1.0, 2.0, 3.0])
-    assert r_squared(0.0, y) == 1
-    assert r_squared(2.0, y) == 0  # no better than the mean
-    assert r_squared(1.0, y) == pytest.approx(0.5)
-    assert np.isnan(r_squared(0.0, np.ones(3)))
-    assert np.isnan(r_squared(0.0, np.empty(0)))

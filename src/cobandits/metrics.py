@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["r_squared", "relative_error"]
+__all__ = ["relative_error"]
 
 Floats = NDArray[np.floating]
 
@@ -13,13 +13,13 @@ Floats = NDArray[np.floating]
 def relative_error(Theta: Floats, truth: Floats) -> float:
     """Return ``|Theta - truth|_F / |truth|_F``, the Err-Theta of the paper's Figure 2.
 
-    >>> relative_error(np.array([[1.0, 2.0]]), np.array([[1.0, 2.0]]))
-    0.0
+    Of a truth that is 0: 0 if they are equal, else infinity.
+
+    >>> relative_error(np.array([[3.0, 0.0]]), np.array([[3.0, 4.0]]))
+    0.8
+    >>> zero = np.zeros((1, 2))
+    >>> relative_error(zero, zero), relative_error(zero + 1, zero)
+    (0.0, inf)
     """
-    return float(np.linalg.norm(Theta - truth) / np.linalg.norm(truth))
-
-
-def r_squared(squared_errors: float, rewards: Floats) -> float:
-    """Return the share of the rewards' variance that is explained; NaN without variance."""
-    total = float(np.sum((rewards - np.mean(rewards)) ** 2)) if len(rewards) else 0.0
-    return 1 - squared_errors / total if total > 0 else float("nan")
+    gap, size = float(np.linalg.norm(Theta - truth)), float(np.linalg.norm(truth))
+    return gap / size if size > 0 else float("inf" if gap > 0 else 0)

@@ -26,6 +26,7 @@ __all__ = [
     "check_rank",
     "check_rows",
     "finished",
+    "free_parameters",
     "starting_basis",
 ]
 
@@ -140,6 +141,11 @@ def starting_basis(start: Estimate, tasks: TaskData, rank: int) -> Floats:
             f"{(tasks.dim, rank)}; start from an estimate of the same features and rank"
         )
     return start.basis
+
+
+def free_parameters(tasks: TaskData, rank: int) -> int:
+    """Return the free parameters of a basis and of weights; a task has no more than its rows."""
+    return rank * (tasks.dim - rank) + int(np.minimum(tasks.counts, rank).sum())
 
 
 def check_rows(tasks: TaskData) -> None:

@@ -19,6 +19,7 @@ from cobandits.estimators.base import (
     check_rank,
     check_rows,
     finished,
+    free_parameters,
     starting_basis,
 )
 from cobandits.estimators.quasinewton import Projection, Solution
@@ -34,6 +35,7 @@ Floats = NDArray[np.floating]
 _ROUGH = 1e-3  # tolerance while fits are compared
 _COUNTED = 1.15  # times that a parameter counts while ranks are compared
 _LEAST_SPARE = 0.05  # of the rows, that the noise is estimated from
+_ROUNDS = 2  # of estimating the variances and fitting with their ratio
 _PATIENCE = 4  # ranks to try beyond the best one
 _TIGHT = 4.0  # rows a parameter, below which two starts are tried
 _RUNAWAY = 1e3  # times the usual size: weights that grow without bound
@@ -84,7 +86,10 @@ class LowRank:
     def __post_init__(self) -> None:
         if not (self.rank == "auto" or isinstance(self.rank, (int, np.integer))):
             raise ConfigurationError(f"rank must be a whole number or 'auto', got {self.rank!r}")
-        if self.ridge != "auto":
+        if isinstance(self.ridge, str):
+            if self.ridge != "auto":
+                raise ConfigurationError(f"ridge must be a number or 'auto', got {self.ridge!r}")
+        else:
             check_at_least("ridge", self.ridge, 0)
         check_at_least("iterations", self.iterations, 1)
         check_at_least("tolerance", self.tolerance, 0)
@@ -112,7 +117,7 @@ class LowRank:
             return Record(self.iterations, truth, progress)
 
         found = self._settled(cost, B, new_record)
-        tight = tasks.n_rows < _TIGHT * _parameters(tasks, B.shape[1])
+        tight = tasks.n_rows < _TIGHT * free_parameters(tasks, B.shape[1])
         if start is None and (tight or found.status.outcome == "refused"):
             other = self._settled(cost, spectral_start(tasks, B.shape[1]), new_record)
             found = min(found, other, key=_preference)
@@ -154,7 +159,7 @@ class LowRank:
         B = cost.start(1)
         best: tuple[float, int, Floats] = (np.inf, 1, B)
         for rank in range(1, largest + 1):
-            parameters = _parameters(tasks, rank)
+            parameters = free_parameters(tasks, rank)
             if _COUNTED * parameters >= n:
                 break
             found = self._roughly(cost, B)
@@ -181,18 +186,24 @@ class LowRank:
         """Return a basis and the ridge of each feature that the data suggest, (d,).
 
         If noise has variance s^2 and weights have variance t^2, then the most likely weights
-        are those with ridge s^2 / t^2. Both variances are those of a fit with a small ridge.
+        are those with ridge s^2 / t^2. Both variances are taken from a fit with a small ridge,
+        and once more from a fit with the ridge that they give.
         """
         tasks, rank = cost.tasks, B.shape[1]
         squares = np.diagonal(tasks.gram()) / tasks.n_rows
         scale = np.where(squares > 0, squares, 1.0)  # (d,)
-        held_by = _HOLD * float(tasks.counts.mean()) * scale
-        held = self._roughly(Projection.of(tasks, held_by), B)
-        Theta = held.basis @ held.weights
-        spare = tasks.n_rows - _COUNTED * _parameters(tasks, rank)
-        noise = float(tasks.residuals(Theta)[1].sum()) / max(spare, _LEAST_SPARE * tasks.n_rows)
-        signal = float(np.mean(scale @ Theta**2)) / rank
-        return held.basis, noise / signal * scale if signal > 0 else held_by
+        spare = tasks.n_rows - _COUNTED * free_parameters(tasks, rank)
+        spare = max(spare, _LEAST_SPARE * tasks.n_rows)
+        B = self._settled(cost, B, _unrecorded).basis
+        ridge = _HOLD * float(tasks.counts.mean()) * scale
+        for _ in range(_ROUNDS):
+            found = self._roughly(Projection.of(tasks, ridge), B)
+            B, Theta = found.basis, found.basis @ found.weights
+            noise = float(tasks.residuals(Theta)[1].sum()) / spare
+            signal = float(np.mean(scale @ Theta**2)) / rank
+            if signal > 0:
+                ridge = noise / signal * scale
+        return B, ridge
 
     def _settled(
         self, cost: Projection, start: Floats, new_record: Callable[[], Record]
@@ -224,13 +235,11 @@ class LowRank:
 
     def _roughly(self, cost: Projection, start: Floats) -> Solution:
         """Return a solution that is good enough to compare it with others."""
-        record = Record(self.iterations, None, None)
-        return cost.descend(start, record, iterations=self.iterations, tolerance=_ROUGH)
+        return cost.descend(start, _unrecorded(), iterations=self.iterations, tolerance=_ROUGH)
 
 
-def _parameters(tasks: TaskData, rank: int) -> int:
-    """Return the free parameters of a basis and of weights; a task has no more than its rows."""
-    return rank * (tasks.dim - rank) + int(np.minimum(tasks.counts, rank).sum())
+def _unrecorded() -> Record:
+    return Record(0, None, None)
 
 
 def _preference(solution: Solution) -> tuple[bool, float]:

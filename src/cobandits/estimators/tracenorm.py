@@ -19,6 +19,7 @@ from cobandits.estimators.base import (
     check_positive,
     check_rows,
     finished,
+    free_parameters,
     starting_basis,
 )
 from cobandits.estimators.lowrank import LowRank
@@ -343,5 +344,5 @@ def _noise_std(tasks: TaskData) -> float:
     """Return the residual standard deviation of a low-rank fit, for its free parameters."""
     estimate = LowRank().fit(tasks)
     cost = float(tasks.residuals(estimate.theta)[1].sum())
-    parameters = estimate.rank * (tasks.dim + tasks.n_tasks - estimate.rank)
-    return float(np.sqrt(cost / max(1, tasks.n_rows - parameters)))
+    spare = tasks.n_rows - free_parameters(tasks, estimate.rank)
+    return float(np.sqrt(cost / max(1, spare)))

@@ -1,0 +1,32 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import cobandits
+from cobandits.cli.estimate import estimate
+from cobandits.cli.fit import fit
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command(no_args_is_help=True)(fit)
+app.command()(estimate)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Learn many related tasks together: theta = basis x weights, one basis for all tasks."""
+    if version:
+        print(f"cobandits {cobandits.__version__}")
+        raise typer.Exit

@@ -1,0 +1,155 @@
+"""Estimators on the same rows, drawn from a known theta."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits import plots
+from cobandits.environments import Problem, Synthetic
+from cobandits.errors import ConfigurationError
+from cobandits.estimate import Estimate
+from cobandits.estimators import Estimator, LowRank, available
+from cobandits.linalg import subspace_distance
+from cobandits.metrics import relative_error
+from cobandits.progress import ProgressBar
+from cobandits.randomness import stream
+
+__all__ = ["Comparison", "Curves", "Run", "made"]
+
+Floats = NDArray[np.floating]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One estimator on the rows of one trial."""
+
+    estimator: str
+    trial: int
+    error: float  # |Theta - Theta*|_F / |Theta*|_F
+    subspace_distance: float
+    iterations: int
+    seconds: float  # of the fit alone
+    status: str
+    message: str
+    rank: int
+    floor: float  # the error of the least-squares optimum found from the true basis
+    cost: float  # the sum of squared residuals
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What is compared: every estimator gets the same rows in each trial."""
+
+    estimators: dict[str, Estimator]
+    source: Synthetic
+    n_rows: int
+    unequal: bool
+    trials: int
+    seed: int
+
+    def runs(self, bar: ProgressBar, curves: Curves | None) -> Iterator[Run]:
+        """Fit one after the other; where ``curves`` are wanted, once more with the truth."""
+        bar.stage("fitting")
+        total = self.trials * len(self.estimators)
+        for trial in range(self.trials):
+            problem = self.source.problem(
+                n_rows=self.n_rows, seed=self.seed, trial=trial, unequal=self.unequal
+            )
+            floor = relative_error(_optimum(problem).theta, problem.theta)
+            for index, name in enumerate(self.estimators):
+                done = trial * len(self.estimators) + index
+                bar.update(done, total, f"trial {trial + 1} of {self.trials}, {name}")
+                fitted, seconds = self._timed(name, trial, problem)
+                yield _run(name, trial, problem, fitted, floor=floor, seconds=seconds)
+                if curves is not None:
+                    curves.add(name, self._fit(name, trial, problem, truth=problem.theta), problem)
+
+    def _timed(self, name: str, trial: int, problem: Problem) -> tuple[Estimate, float]:
+        began = time.perf_counter()
+        fitted = self._fit(name, trial, problem)  # without the truth, which takes time
+        return fitted, time.perf_counter() - began
+
+    def _fit(
+        self, name: str, trial: int, problem: Problem, truth: Floats | None = None
+    ) -> Estimate:
+        rng = stream(self.seed, "estimator", name, trial)
+        return self.estimators[name].fit(problem.tasks, rng=rng, truth=truth)
+
+
+def made(name: str, rank: int) -> Estimator:
+    """Return the estimator of this name, with the rank if it takes one."""
+    known = available()
+    if name not in known:
+        raise ConfigurationError(f"no estimator {name!r}; choose from {', '.join(known)}")
+    kind: Callable[..., Estimator] = known[name]
+    return kind(rank=rank) if "rank" in inspect.signature(kind).parameters else kind()
+
+
+@dataclass(kw_only=True)
+class Curves:
+    """The errors by iteration that a picture needs."""
+
+    errors: dict[str, list[Floats]] = field(default_factory=dict)  # a trial after the other
+
+    def add(self, name: str, fitted: Estimate, problem: Problem) -> None:
+        """Keep the errors of a fit; of one without iterations, its error."""
+        errors = fitted.history.errors
+        if errors is None or len(errors) < 2:
+            errors = np.array([relative_error(fitted.theta, problem.theta)])
+        self.errors.setdefault(name, []).append(errors)
+
+    def draw(self, floor: list[float], directory: Path) -> tuple[Path, Path]:
+        """Write the picture of all estimators."""
+        iterative = {
+            name for name, trials in self.errors.items() if any(len(e) > 1 for e in trials)
+        }
+        curves = {name: trials for name, trials in self.errors.items() if name in iterative}
+        levels = {
+            name: [float(e[-1]) for e in trials]
+            for name, trials in self.errors.items()
+            if name not in iterative
+        }
+        return plots.save(plots.convergence(curves, levels, floor), directory / "convergence")
+
+
+def _optimum(problem: Problem) -> Estimate:
+    """Return the least-squares optimum that is found from the true basis."""
+    truth = Estimate(basis=problem.basis, weights=problem.weights, labels=problem.tasks.labels)
+    return LowRank(rank=truth.rank).fit(problem.tasks, start=truth)
+
+
+def _run(
+    name: str, trial: int, problem: Problem, fitted: Estimate, *, floor: float, seconds: float
+) -> Run:
+    return Run(
+        estimator=name,
+        trial=trial,
+        error=relative_error(fitted.theta, problem.theta),
+        subspace_distance=_distance(fitted, problem.basis),
+        iterations=fitted.status.iterations,
+        seconds=seconds,
+        status=fitted.status.outcome,
+        message=fitted.status.message,
+        rank=fitted.rank,
+        floor=floor,
+        cost=float(problem.tasks.residuals(fitted.theta)[1].sum()),
+    )
+
+
+def _distance(fitted: Estimate, B: Floats) -> float:
+    """Return how much of the true basis the estimate's leading r directions miss.
+
+    Directions in which theta is zero do not count, so an estimate of rank q < r is at
+    least sqrt(r - q) away.
+    """
+    d, r = B.shape
+    s = fitted.singular_values
+    kept = min(r, int(np.count_nonzero(s > s[:1].sum() * d * np.finfo(np.float64).eps)))
+    return subspace_distance(fitted.basis[:, :kept], B)

@@ -1,0 +1,123 @@
+"""What a fit of a user's file found, for people and as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.cli.output import number
+from cobandits.diagnostics import Sharing, Spectrum
+from cobandits.estimate import Estimate
+from cobandits.frames import INTERCEPT
+from cobandits.tasks import TaskRows
+
+__all__ = ["Findings", "doubtful_columns"]
+
+_NAMES = ("shared", "independent", "pooled")
+_SHOWN_VALUES = 10  # singular values that are shown
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Findings:
+    """The fit of a file and what was learned about it."""
+
+    counts: NDArray[np.int64]  # rows a task, (T,)
+    chosen: bool  # the rank was chosen, not given
+    estimate: Estimate
+    spectrum: Spectrum
+    sharing: Sharing | None  # None where there are too few rows to hold any out
+    warnings: tuple[str, ...]
+    output: Path
+
+    def record(self) -> dict[str, object]:
+        """Return everything as JSON can hold it."""
+        sharing = self.sharing
+        return {
+            "rows": int(self.counts.sum()),
+            "tasks": len(self.counts),
+            "features": list(self.estimate.feature_names or ()),
+            "rank": self.estimate.rank,
+            "singular_values": self.spectrum.singular_values.tolist(),
+            "noise_std": self.spectrum.noise_std,
+            "r_squared": sharing and {name: sharing.r_squared(name) for name in _NAMES},
+            "helps": sharing and sharing.helps,
+            "hurts": sharing and sharing.hurts,
+            "gaining": sharing and _gains(sharing, sharing.gaining),
+            "losing": sharing and _gains(sharing, sharing.losing),
+            "status": self.estimate.status.outcome,
+            "message": self.estimate.status.message,
+            "iterations": self.estimate.status.iterations,
+            "warnings": self.warnings,
+            "output": str(self.output),
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            ("data", self._size()),
+            ("rank", f"{self.estimate.rank} ({'chosen' if self.chosen else 'given'})"),
+            ("spectrum", self._singular_values()),
+            ("noise", f"{number(self.spectrum.noise_std)} (standard deviation)"),
+            ("status", str(self.estimate.status)),
+            *(() if self.sharing is None else _held_out(self.sharing)),
+            *(("warning", text) for text in self.warnings),
+            ("written", str(self.output)),
+        ]
+        return "\n".join(f"{name:<13} {text}" for name, text in lines)
+
+    def _size(self) -> str:
+        fewest, most = int(self.counts.min()), int(self.counts.max())
+        each = f"{fewest:,}" if fewest == most else f"{fewest:,} to {most:,}"
+        names = self.estimate.feature_names or ()
+        ones = " with the intercept" if INTERCEPT in names else ""
+        return (
+            f"{_many(int(self.counts.sum()), 'row')} of {_many(len(self.counts), 'task')} "
+            f"({each} each), {_many(self.estimate.dim, 'feature')}{ones}"
+        )
+
+    def _singular_values(self) -> str:
+        """Return the singular values, with a bar between those kept and those not."""
+        texts = [number(value) for value in self.spectrum.singular_values.tolist()]
+        kept, rest = texts[: self.estimate.rank], texts[self.estimate.rank :]
+        if len(kept) > _SHOWN_VALUES:
+            kept = [*kept[: _SHOWN_VALUES - 1], "...", kept[-1]]
+        return " ".join([*kept, *(["|", *rest] if rest else [])]) + "  (singular values of theta)"
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def _held_out(sharing: Sharing) -> list[tuple[str, str]]:
+    scores = ", ".join(f"{name} {number(sharing.r_squared(name))}" for name in _NAMES)
+    return [
+        ("held-out R^2", scores),
+        ("verdict", sharing.verdict),
+        ("tasks gaining", sharing.named(sharing.gaining)),
+        ("tasks losing", sharing.named(sharing.losing)),
+    ]
+
+
+def _gains(sharing: Sharing, labels: Sequence[Hashable]) -> list[dict[str, object]]:
+    gain = dict(zip(sharing.labels, sharing.gain.tolist(), strict=True))
+    return [{"task": label, "gain": gain[label]} for label in labels]
+
+
+def doubtful_columns(tasks: TaskRows) -> list[str]:
+    """Return a warning for constant feature columns, and one for duplicate ones."""
+    names = tasks.feature_names or tuple(str(j) for j in range(tasks.dim))
+    varies = tasks.rows.min(axis=0) < tasks.rows.max(axis=0)
+    constant = [n for n, v in zip(names, varies, strict=True) if not v and n != INTERCEPT]
+    equal: dict[bytes, list[str]] = {}
+    for j in np.flatnonzero(varies).tolist():
+        digest = hashlib.sha256(tasks.rows[:, j].tobytes()).digest()
+        equal.setdefault(digest, []).append(names[j])
+    twins = [" = ".join(group) for group in equal.values() if len(group) > 1]
+    return [
+        *([f"constant columns: {', '.join(constant)}; leave them out"] if constant else []),
+        *([f"duplicate columns: {', '.join(twins)}; keep one of each"] if twins else []),
+    ]

@@ -1,0 +1,80 @@
+"""Where a command may write, and numbers as people and JSON read them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import tempfile
+from collections.abc import Hashable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cobandits.errors import ConfigurationError
+from cobandits.estimate import Estimate
+from cobandits.plots.style import style
+
+__all__ = ["check_file", "check_labels", "number", "plot_directory", "to_json", "writing"]
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say which path cannot be written, and why, in place of an OSError."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigurationError(f"cannot write {path}: {reason}; name another place") from error
+
+
+def check_file(path: Path, source: Path) -> None:
+    """Refuse an output that cannot be written, or that would replace the input."""
+    if path.is_dir():
+        raise ConfigurationError(f"cannot write {path}: it is a directory; name a file in it")
+    if not path.parent.is_dir():
+        raise ConfigurationError(
+            f"cannot write {path}: there is no directory {path.parent}; make it first"
+        )
+    if path.exists() and source.exists() and path.samefile(source):
+        raise ConfigurationError(f"{path} is the input; name another file for the output")
+    with writing(path), tempfile.TemporaryFile(dir=path.parent):
+        pass
+
+
+def check_labels(labels: tuple[Hashable, ...]) -> None:
+    """Refuse labels that cannot be saved, before a fit takes its time."""
+    nothing = Estimate(basis=np.zeros((1, 1)), weights=np.zeros((1, len(labels))), labels=labels)
+    with tempfile.TemporaryDirectory() as directory:
+        nothing.save(Path(directory, "model"))
+
+
+def plot_directory(path: Path) -> None:
+    """Make the directory for pictures, and check that pictures can be made there."""
+    if path.exists() and not path.is_dir():
+        raise ConfigurationError(f"cannot write into {path}: it is a file; name a directory")
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path), style():
+            pass
+
+
+def number(value: float) -> str:
+    """Return a number with three digits, or a dash where there is none."""
+    return f"{value:.3g}" if math.isfinite(value) else "-"
+
+
+def to_json(record: Mapping[str, object]) -> str:
+    """Return one line of JSON in which every number is finite or null."""
+    return json.dumps(_finite(dict(record)), allow_nan=False, default=str)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(part) for part in value]
+    return value

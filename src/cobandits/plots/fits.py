@@ -1,0 +1,223 @@
+"""One fit: its spectrum, its held-out errors and its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.diagnostics import Sharing, Spectrum
+from cobandits.estimate import Estimate
+from cobandits.plots.style import BLUE, GREY, VERMILLION, ink, new_figure, note, style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import BboxBase
+
+__all__ = ["held_out", "spectrum", "task_plane"]
+
+Floats = NDArray[np.floating]
+Box = tuple[float, float, float, float]  # left, low, right, high, in points
+
+_MOST_NAMED = 30  # points that are all named; of more, the first few are
+_FIRST_FEW = 10
+_LONGEST_NAME = 20
+_TINY = 1e-300
+
+
+def spectrum(result: Spectrum) -> Figure:
+    """Draw the singular values of theta, fitted at a generous rank, and the chosen rank."""
+    values, rank = np.asarray(result.singular_values, np.float64), result.rank
+    order = np.arange(1, len(values) + 1)
+    with style():
+        from matplotlib.ticker import MaxNLocator
+
+        figure, axes = new_figure(4.6, 3.2)
+        axes.plot(order, values, color=GREY, linewidth=0.8, zorder=1)
+        axes.scatter(order[:rank], values[:rank], s=28, color=BLUE)
+        axes.scatter(order[rank:], values[rank:], s=28, facecolor="white", edgecolor=GREY)
+        axes.axvline(rank + 0.5, color=GREY, linestyle=":", linewidth=1.0)
+        axes.annotate(
+            f"rank {rank}",
+            (rank + 0.5, 1.0),
+            xytext=(-4 if rank == len(values) else 4, -2),
+            xycoords=axes.get_xaxis_transform(),
+            textcoords="offset points",
+            color=ink(BLUE),
+            ha="right" if rank == len(values) else "left",
+            va="top",
+        )
+        _value_axis(axes, values)
+        axes.set_xlim(0.5, len(values) + 0.6)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set(
+            xlabel=f"direction (theta fitted with rank {len(values)})",
+            ylabel="singular value of theta",
+        )
+        note(axes, f"standard deviation of the noise: {_noise(result.noise_std)}")
+    return figure
+
+
+def _noise(std: float) -> str:
+    return f"{std:.3g} (units of reward)" if np.isfinite(std) else "unknown, too few rows"
+
+
+def _value_axis(axes: Axes, values: Floats) -> None:
+    """Use a log scale where values differ much, and zero as the base where they do not."""
+    if values[-1] < values[0] / 50:
+        axes.set_yscale("log")
+        axes.set_ylim(max(values[-1], 1e-6 * values[0]) / 2, 3 * values[0])
+    else:
+        axes.set_ylim(0, 1.15 * values[0] or 1.0)
+
+
+def held_out(result: Sharing) -> Figure:
+    """Draw each task's held-out error of the shared fit against that of the task alone."""
+    counts = np.maximum(np.asarray(result.counts), 1)
+    alone = np.sqrt(np.asarray(result.squared_errors["independent"]) / counts)
+    shared = np.sqrt(np.asarray(result.squared_errors["shared"]) / counts)
+    gaining, losing = set(result.gaining), set(result.losing)
+    gains = np.array([label in gaining for label in result.labels])
+    loses = np.array([label in losing for label in result.labels])
+    with style():
+        figure, axes = new_figure(4.4, 4.3)
+        _square(axes, np.concatenate([alone, shared]))
+        unclear = ~gains & ~loses
+        axes.scatter(alone[unclear], shared[unclear], s=22, facecolor="white", edgecolor=GREY)
+        axes.scatter(alone[gains], shared[gains], s=22, color=BLUE)
+        axes.scatter(alone[loses], shared[loses], s=22, color=VERMILLION, marker="^")
+        axes.set_xlabel("held-out error of the task alone\n(root mean square, units of reward)")
+        axes.set_ylabel("held-out error of the shared fit\n(root mean square, units of reward)")
+        numbers = f"{gains.sum()} of {len(alone)} tasks gain, {loses.sum()} lose"
+        note(axes, f"{numbers}, by over 2 standard errors (filled)")
+        ratios = np.maximum(shared, _TINY) / np.maximum(alone, _TINY)
+        _name(figure, axes, (alone, shared), result.labels, np.argsort(-np.abs(np.log(ratios))))
+    return figure
+
+
+def _square(axes: Axes, values: Floats) -> None:
+    """Give both axes the same range, and draw the diagonal and what its sides mean."""
+    low, high = float(values.min()), float(values.max())
+    if low > 0 and high > 5 * low:
+        _log_scales(axes)
+        low, high = low / 1.3, high * 1.3
+    else:
+        pad = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
+        low, high = low - pad, high + pad
+    axes.set(xlim=(low, high), ylim=(low, high), box_aspect=1)
+    axes.plot([low, high], [low, high], color=GREY, linewidth=0.8, zorder=0)
+    for text, colour, x, y in (("hurts", VERMILLION, 0.02, 0.98), ("helps", BLUE, 0.98, 0.02)):
+        axes.text(
+            x,
+            y,
+            f"sharing {text}",
+            transform=axes.transAxes,
+            ha="left" if x < 0.5 else "right",
+            va="top" if y > 0.5 else "bottom",
+            color=ink(colour),
+        )
+
+
+def _log_scales(axes: Axes) -> None:
+    """Make both scales logarithmic, with plain numbers at 1, 2 and 5 of each decade."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set(xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter(NullFormatter())
+
+
+def task_plane(estimate: Estimate) -> Figure:
+    """Draw the tasks in the plane of the first two basis directions.
+
+    With rank 1 there is one direction, and the tasks stand in the order of their weights.
+    """
+    first = estimate.weights[0]
+    with style():
+        figure, axes = new_figure(5.2, 4.4)
+        axes.set_xlabel(_direction(estimate, 0))
+        if estimate.rank > 1:
+            second = estimate.weights[1]
+            axes.set_ylabel(_direction(estimate, 1))
+        else:
+            second = np.argsort(np.argsort(first)).astype(np.float64)
+            axes.set(ylabel="tasks, in order", yticks=[])
+        axes.margins(x=0.15, y=0.08)
+        axes.scatter(first, second, s=18, color=BLUE)
+        axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # zeros only where they are in sight
+        axes.axvline(0, color="0.85", linewidth=0.8, zorder=0)
+        if estimate.rank > 1:
+            axes.axhline(0, color="0.85", linewidth=0.8, zorder=0)
+        note(axes, f"{len(first)} tasks, rank {estimate.rank}")
+        _name(figure, axes, (first, second), estimate.labels, np.argsort(-np.hypot(first, second)))
+    return figure
+
+
+def _direction(estimate: Estimate, index: int) -> str:
+    """Return a name for an axis: the direction's number and its largest entries."""
+    loads = estimate.basis[:, index]
+    names = estimate.feature_names or [f"feature {j}" for j in range(estimate.dim)]
+    largest = np.argsort(-np.abs(loads))[:3]
+    parts = "  ".join(f"{loads[j]:+.2f} {names[j]}" for j in largest)
+    return f"weight in direction {index + 1}\n{parts}{' ...' if estimate.dim > 3 else ''}"
+
+
+def _name(
+    figure: Figure,
+    axes: Axes,
+    places: tuple[Floats, Floats],
+    labels: Sequence[Hashable],
+    order: NDArray[np.int64],
+) -> None:
+    """Write labels beside their points, the first in ``order`` first, where there is room."""
+    figure.draw_without_rendering()  # fixes the scale, which tells what is near
+    points = axes.transData.transform(np.column_stack(places)) * 72 / figure.dpi
+    taken = [(px - 3, py - 3, px + 3, py + 3) for px, py in points.tolist()]
+    taken += [_box(text.get_window_extent(), figure.dpi) for text in axes.texts]
+    inside = _box(axes.bbox, figure.dpi)
+    most = len(labels) if len(labels) <= _MOST_NAMED else _FIRST_FEW
+    for i in order[:most].tolist():
+        text = str(labels[i])[:_LONGEST_NAME]
+        for right, up in ((5.0, 1.0), (-5.0, 1.0), (5.0, -8.0), (-5.0, -8.0)):
+            box = _label_box(points[i] + (right, up), text, to_left=right < 0)
+            if _within(box, inside) and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                axes.annotate(
+                    text,
+                    (float(places[0][i]), float(places[1][i])),
+                    xytext=(right, up + 1.5),
+                    textcoords="offset points",
+                    ha="left" if right > 0 else "right",
+                    fontsize=7,
+                    color="0.25",
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3},
+                )
+                break
+
+
+def _box(area: BboxBase, dpi: float) -> Box:
+    """Return an area as (left, low, right, high) in points."""
+    left, low, right, high = (float(edge) * 72 / dpi for edge in area.extents)
+    return left, low, right, high
+
+
+def _label_box(corner: Floats, text: str, *, to_left: bool) -> Box:
+    """Return the box of a small text that starts, or ends, at its lower corner."""
+    x, y = corner.tolist()
+    width, height = 4.2 * len(text), 8.0
+    return (x - width, y, x, y + height) if to_left else (x, y, x + width, y + height)
+
+
+def _within(a: Box, b: Box) -> bool:
+    """Tell whether box ``a`` is inside ``b``, and off its left and lower edge."""
+    return a[0] > b[0] + 3 and a[2] < b[2] and a[1] > b[1] + 2 and a[3] < b[3]
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    """Tell whether two boxes have points in common."""
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

@@ -1,0 +1,86 @@
+"""What all pictures share: the style, and how they are written."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cobandits.errors import MissingExtraError
+from cobandits.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["BLUE", "GREY", "VERMILLION", "ink", "new_figure", "note", "save", "style"]
+
+BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "0.45"
+
+
+def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
+    """Return an empty figure of this size in inches, and its axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def note(axes: Axes, text: str) -> None:
+    """Write a line above the axes that says what is shown."""
+    axes.set_title(text, loc="left", fontsize=8, color=GREY)
+
+
+def ink(colour: str) -> tuple[float, float, float]:
+    """Return a colour dark enough for text."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = to_rgb(colour)
+    return 0.75 * red, 0.75 * green, 0.75 * blue
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """Use the one style inside; say what to install where matplotlib is missing."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plot") from error
+    with mpl.rc_context(
+        {
+            "font.size": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.linewidth": 0.8,
+            "lines.linewidth": 1.5,
+            "lines.markersize": 4.5,
+            "svg.hashsalt": "cobandits",  # the same figure gives the same bytes
+            "svg.fonttype": "path",
+        }
+    ):
+        yield
+
+
+def save(figure: Figure, stem: str | Path) -> tuple[Path, Path]:
+    """Write ``stem.png`` (200 dpi) and ``stem.svg``, each whole or not at all.
+
+    The same figure gives the same bytes: no date is written.
+    """
+    stem = Path(stem)
+    paths = stem.with_name(stem.name + ".png"), stem.with_name(stem.name + ".svg")
+    with style():
+        drawn = [
+            _drawn(figure, path.suffix[1:], metadata)
+            for path, metadata in zip(paths, ({"Software": None}, {"Date": None}), strict=True)
+        ]
+    for path, content in zip(paths, drawn, strict=True):
+        write_whole(path, content)
+    return paths
+
+
+def _drawn(figure: Figure, kind: str, metadata: dict[str, None]) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+    return buffer.getvalue()

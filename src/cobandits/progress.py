@@ -1,0 +1,100 @@
+"""A progress bar for people: on a terminal only, and only for work that takes a while."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+__all__ = ["ProgressBar"]
+
+
+class ProgressBar:
+    """Shows how far the work is, on stderr, once it has taken ``after`` seconds.
+
+    Nothing is shown where stderr is not a terminal, or where rich is not installed. The
+    bar is gone when the work is done.
+
+    >>> with ProgressBar() as bar:
+    ...     bar.stage("fitting")
+    ...     for done in range(3):
+    ...         bar.update(done + 1, 3)
+    """
+
+    def __init__(
+        self, *, after: float = 2.0, file: TextIO | None = None, hidden: bool = False
+    ) -> None:
+        self._after = after
+        self._hidden = hidden
+        self._file = sys.stderr if file is None else file
+        self._progress: Progress | None = None
+        self._timer: threading.Timer | None = None
+        self._shown = False
+
+    def __enter__(self) -> ProgressBar:
+        wanted = self._file.isatty() and not self._hidden
+        self._progress = _rich_progress(self._file) if wanted else None
+        if self._progress is not None:
+            self._timer = threading.Timer(self._after, self._show)  # work may be silent for long
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()  # it may be starting the bar just now
+        if self._progress is not None and self._shown:
+            self._progress.stop()
+        self._progress = self._timer = None
+
+    def stage(self, text: str) -> None:
+        """Say what is done now; how much there is of it is not known yet."""
+        if self._progress is not None:
+            for past in self._progress.task_ids:
+                self._progress.remove_task(past)
+            self._progress.add_task(text, total=None)
+
+    def update(self, done: int, total: int | None = None, text: str | None = None) -> None:
+        """Say how much of the stage is done, of how much if that is known, and what is next."""
+        if self._progress is not None:
+            for current in self._progress.task_ids:
+                self._progress.update(current, completed=done, total=total, description=text)
+
+    def _show(self) -> None:
+        if self._progress is not None:
+            self._shown = True
+            self._progress.start()
+
+
+def _rich_progress(file: TextIO) -> Progress | None:
+    try:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+    except ImportError:
+        return None
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(file=file),
+        transient=True,
+        redirect_stdout=False,  # results go to stdout, even while the bar is shown
+        redirect_stderr=False,
+    )

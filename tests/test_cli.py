@@ -1,0 +1,476 @@
+"""The command line: what it prints, what it writes, and how it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pytest
+
+import cobandits
+from cobandits.cli import main
+from cobandits.diagnostics import sharing
+from cobandits.estimate import Estimate
+from cobandits.estimators import LowRank, available
+from cobandits.metrics import relative_error
+from cobandits.progress import ProgressBar
+from cobandits.tasks import TaskRows
+from tests.support import drawn, optimum_near_truth
+
+KEYS = {
+    "estimator",
+    "trial",
+    "error",
+    "subspace_distance",
+    "iterations",
+    "seconds",
+    "status",
+    "message",
+    "rank",
+    "floor",
+    "cost",
+}
+SMALL = ("--dim", "20", "--tasks", "12", "--rank", "2", "--rows", "15", "--noise-std", "1e-2")
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def records(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def go(*arguments: object) -> Result:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        assert isinstance(ended.value.code, int)
+        return Result(ended.value.code, *capsys.readouterr())
+
+    return go
+
+
+# ---- estimate
+
+
+def test_each_fit_is_one_json_line(run: Run) -> None:
+    result = run("estimate", *SMALL, "--trials", 2, "--json")
+    assert result.code == 0
+    assert result.err == ""
+    fits = [(record["estimator"], record["trial"]) for record in result.records]
+    assert fits == [(name, trial) for trial in range(2) for name in available()]
+    assert all(set(record) >= KEYS for record in result.records)
+
+
+def test_the_floor_and_the_errors_are_those_of_independent_solvers(run: Run) -> None:
+    problem = drawn(seed=3)
+    names = ("--estimator", "fast", "--estimator", "pooled")
+    fast, pooled = run("estimate", *SMALL, *names, "--trials", 1, "--seed", 3, "--json").records
+    floor = relative_error(optimum_near_truth(problem), problem.theta)
+    one = np.linalg.lstsq(problem.tasks.rows, problem.tasks.rewards)[0]
+    assert fast["floor"] == pytest.approx(floor, rel=1e-3)
+    assert fast["error"] == pytest.approx(floor, rel=1e-3)
+    assert pooled["error"] == pytest.approx(
+        relative_error(np.repeat(one[:, None], 12, axis=1), problem.theta), rel=1e-6
+    )
+    residuals = problem.tasks.rows @ one - problem.tasks.rewards
+    assert pooled["cost"] == pytest.approx(residuals @ residuals, rel=1e-6)
+
+
+def test_the_distance_is_defined_for_any_rank(run: Run) -> None:
+    names = ("--estimator", "independent", "--estimator", "pooled")
+    alone, pooled = run("estimate", *SMALL, *names, "--trials", 1, "--json").records
+    assert alone["rank"] == 12
+    assert pooled["rank"] == 1
+    assert isinstance(alone["subspace_distance"], float)
+    assert 0 < alone["subspace_distance"] < np.sqrt(2)
+    assert isinstance(pooled["subspace_distance"], float)  # one of two directions is missed
+    assert 1 <= pooled["subspace_distance"] <= np.sqrt(2)
+
+
+def test_the_same_seed_gives_the_same_errors(run: Run) -> None:
+    def errors(seed: int) -> list[object]:
+        command = ("estimate", *SMALL, "--trials", 1, "--seed", seed, "--json")
+        return [record["error"] for record in run(*command).records]
+
+    assert errors(7) == errors(7)
+    assert errors(7) != errors(8)
+
+
+def test_options_change_the_rows(run: Run) -> None:
+    def error(*options: object) -> object:
+        command = ("estimate", *SMALL, "--estimator", "fast", "--trials", 1, "--json", *options)
+        return run(*command).records[0]["error"]
+
+    changes = (["--condition", 5], ["--unequal"], ["--correlation", 0.5], ["--shift", 2])
+    assert len({error(), *(error(*change) for change in changes)}) == 5
+
+
+def test_without_noise_nothing_is_infinite(run: Run) -> None:
+    quiet = run("estimate", *SMALL, "--noise-std", 0, "--trials", 1, "--json")
+    assert "NaN" not in quiet.out
+    assert "Infinity" not in quiet.out
+    table = run("estimate", *SMALL, "--noise-std", 0, "--trials", 1, "--estimator", "fast")
+    assert table.code == 0
+    assert "nan" not in table.out
+
+
+def test_the_table_has_a_row_for_each_estimator(run: Run) -> None:
+    result = run("estimate", *SMALL, "--trials", 2)
+    assert result.code == 0
+    first_words = [line.split()[0] for line in result.out.splitlines() if line.strip()]
+    assert first_words[: 1 + len(available())] == ["estimator", *available()]
+    assert "Floor" in result.out
+
+
+def test_the_picture_of_a_comparison_is_written(run: Run, tmp_path: Path) -> None:
+    directory = tmp_path / "made" / "here"
+    result = run("estimate", *SMALL, "--trials", 2, "--json", "--plot", directory)
+    assert result.code == 0
+    assert len(result.records) == 2 * len(available())
+    assert sorted(path.name for path in directory.iterdir()) == [
+        "convergence.png",
+        "convergence.svg",
+    ]
+    assert all(path.stat().st_size > 1000 for path in directory.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--estimator", "nope"], ["'nope'", *available()]),
+        (["--env", "nope"], ["'nope'", "synthetic"]),
+        (["--rank", "13"], ["rank", "12", "13"]),
+        (["--rows", "0"], ["rows", "0"]),
+        (["--correlation", "1"], ["correlation"]),
+        (["--trials", "0"], ["--trials"]),
+        (["--seed", "-1"], ["--seed"]),
+    ],
+)
+def test_estimate_refuses(run: Run, options: list[str], words: list[str]) -> None:
+    result = run("estimate", *SMALL, *options)
+    assert result.code == 2
+    assert result.out == ""
+    assert "Traceback" not in result.err
+    assert all(word in result.err for word in words)
+
+
+# ---- fit
+
+
+def table(n_rows: int = 12, seed: int = 0, noise: float = 0.0) -> pl.DataFrame:
+    """Rows of five towns whose thetas, the intercept's entry included, are multiples of one."""
+    rng = np.random.default_rng(seed)
+    scale = np.array([1.0, -2.0, 0.5, 3.0, 1.5])
+    owners = np.repeat(np.arange(5), n_rows)
+    features = rng.standard_normal((len(owners), 3))
+    rewards = scale[owners] * (features @ [1.0, -1.0, 0.5] + 2.0)
+    names = np.array(["Oslo", "Lima", "Rome", "Cork", "Bern"])
+    return pl.DataFrame(
+        {
+            "city": names[owners],
+            "clicks": rewards + noise * rng.standard_normal(len(owners)),
+            **dict(zip("abc", features.T, strict=True)),
+        }
+    )
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.parquet"
+    table(noise=0.1).write_parquet(path)
+    return path
+
+
+COLUMNS = ("--task", "city", "--reward", "clicks")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_saved_model_predicts_what_was_fitted(run: Run, tmp_path: Path, suffix: str) -> None:
+    frame, path, model = table(), tmp_path / f"rows.{suffix}", tmp_path / "model"
+    (frame.write_csv if suffix == "csv" else frame.write_parquet)(path)
+    result = run("fit", path, *COLUMNS, "--ridge", 0, "-o", model)
+    assert result.code == 0
+    assert result.err == ""
+    estimate = Estimate.load(model)
+    assert estimate.feature_names == ("a", "b", "c", "(intercept)")
+    assert estimate.rank == 1
+    features = np.column_stack([frame.select("a", "b", "c").to_numpy(), np.ones(len(frame))])
+    predicted = estimate.predict(features, frame["city"].to_list())
+    assert np.allclose(predicted, frame["clicks"].to_numpy(), atol=1e-8)
+
+
+def test_what_was_found_is_printed(run: Run, rows: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model.npz"
+    result = run("fit", rows, *COLUMNS, "--rank", 1, "-o", model)
+    assert result.code == 0
+    for words in ("60 rows of 5 tasks", "4 features with the intercept", "1 (given)", "spectrum",
+                  "noise", "shared", "independent", "pooled", "sharing", "gaining", "losing",
+                  "converged", str(model)):  # fmt: skip
+        assert words in result.out
+
+
+def test_json_tells_the_same(run: Run, rows: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    result = run("fit", rows, *COLUMNS, "--rank", 1, "-o", model, "--json")
+    (record,) = result.records
+    assert result.err == ""
+    assert record["rows"] == 60
+    assert record["tasks"] == 5
+    assert record["features"] == ["a", "b", "c", "(intercept)"]
+    assert record["rank"] == 1
+    assert record["noise_std"] == pytest.approx(0.1, rel=0.5)
+    assert record["status"] == "converged"
+    assert record["output"] == str(model)
+    scores = record["r_squared"]
+    assert isinstance(scores, dict)
+    assert 0.9 < scores["shared"] < 1
+    assert scores["pooled"] < scores["shared"]
+
+
+def test_options_of_fit(run: Run, rows: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    some = run("fit", rows, *COLUMNS, "--features", "a, c", "--no-intercept", "-o", model, "--json")
+    assert some.records[0]["features"] == ["a", "c"]
+    assert Estimate.load(model).feature_names == ("a", "c")
+    free = run("fit", rows, *COLUMNS, "--rank", 1, "--ridge", "auto", "-o", model)
+    size = np.linalg.norm(Estimate.load(model).theta)
+    shrunk = run("fit", rows, *COLUMNS, "--rank", 1, "--ridge", 50, "-o", model)
+    assert (free.code, shrunk.code) == (0, 0)
+    assert np.linalg.norm(Estimate.load(model).theta) < 0.9 * size
+
+
+@pytest.mark.parametrize("ridge", ["auto", 5.0])
+def test_what_is_held_out_checks_the_fit_that_is_written(
+    run: Run, rows: Path, tmp_path: Path, ridge: Any
+) -> None:
+    model = tmp_path / "model"
+    result = run("fit", rows, *COLUMNS, "--ridge", ridge, "--seed", 3, "-o", model, "--json")
+    tasks = TaskRows.from_file(rows, task="city", reward="clicks", intercept=True)
+    report = sharing(tasks, ridge=ridge, rng=3)
+    expected = {name: report.r_squared(name) for name in report.squared_errors}
+    assert result.records[0]["r_squared"] == pytest.approx(expected)
+    assert np.allclose(Estimate.load(model).theta, LowRank(ridge=ridge).fit(tasks).theta)
+
+
+def test_constant_and_duplicate_columns_are_warned_of(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    table(noise=0.1).with_columns(pl.lit(3.0).alias("flat"), twin=pl.col("b")).write_csv(path)
+    result = run("fit", path, *COLUMNS, "--rank", 1, "-o", tmp_path / "model", "--json")
+    assert result.code == 0
+    warnings = result.records[0]["warnings"]
+    assert isinstance(warnings, list)
+    assert [w.split(";")[0] for w in warnings] == [
+        "constant columns: flat",
+        "duplicate columns: b = twin",
+    ]
+
+
+def test_too_few_rows_to_hold_out_still_fit(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    table(n_rows=1).head(1).write_parquet(path)
+    result = run("fit", path, *COLUMNS, "--rank", 1, "-o", tmp_path / "model")
+    assert result.code == 0
+    assert "no held-out errors" in result.out
+    assert Estimate.load(tmp_path / "model").labels == ("Oslo",)
+
+
+def test_pictures_of_a_fit_are_written(run: Run, rows: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "plots"
+    result = run("fit", rows, *COLUMNS, "--rank", 2, "-o", tmp_path / "m", "--plot", directory)
+    assert result.code == 0
+    assert sorted(path.name for path in directory.iterdir()) == sorted(
+        f"{name}.{kind}" for name in ("held_out", "spectrum", "tasks") for kind in ("png", "svg")
+    )
+
+
+def spoil_nan(frame: pl.DataFrame, path: Path) -> None:
+    spoilt = pl.when(pl.int_range(pl.len()) == 7).then(float("nan")).otherwise(pl.col("b"))
+    frame.with_columns(b=spoilt).write_parquet(path)
+
+
+def spoil_text(frame: pl.DataFrame, path: Path) -> None:
+    frame.with_columns(pl.lit("x").alias("note")).write_parquet(path)
+
+
+def spoil_labels(frame: pl.DataFrame, path: Path) -> None:
+    frame.with_columns(pl.date(2024, 1, 1).alias("city")).write_parquet(path)
+
+
+def spoil_end(frame: pl.DataFrame, path: Path) -> None:
+    frame.write_parquet(path)
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (spoil_nan, ["column b", "1 missing"]),
+        (spoil_text, ["column note", "numbers"]),
+        (spoil_labels, ["date", "strings"]),
+        (spoil_end, ["rows.parquet", "truncated"]),
+    ],
+)
+def test_fit_refuses_bad_files(
+    run: Run, tmp_path: Path, spoil: Callable[[pl.DataFrame, Path], None], words: list[str]
+) -> None:
+    path = tmp_path / "rows.parquet"
+    spoil(table(), path)
+    refused(run("fit", path, *COLUMNS, "-o", tmp_path / "model"), words)
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--task", "town"], ["town", "city"]),
+        (["--reward", "sales"], ["sales", "clicks"]),
+        (["--features", "a,z"], ["z", "city"]),
+        (["--features", ","], ["--features"]),
+        (["--rank", "9"], ["rank", "4", "9"]),
+        (["--rank", "few"], ["rank", "auto", "'few'"]),
+        (["--ridge", "-1"], ["ridge", "-1"]),
+        (["--ridge", "inf"], ["ridge", "finite"]),
+        (["--ridge", "some"], ["ridge", "auto", "'some'"]),
+    ],
+)
+def test_fit_refuses_bad_options(
+    run: Run, rows: Path, tmp_path: Path, options: list[str], words: list[str]
+) -> None:
+    refused(run("fit", rows, *COLUMNS, "-o", tmp_path / "model", *options), words)
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "words"),
+    [
+        ("-o", ".", ["directory"]),
+        ("-o", "missing/model", ["no directory", "missing"]),
+        ("-o", "rows.parquet", ["input"]),
+        ("--plot", "rows.parquet", ["is a file"]),
+        ("--plot", "rows.parquet/plots", ["cannot write"]),
+    ],
+)
+def test_output_is_checked_before_the_fit(
+    run: Run, rows: Path, tmp_path: Path, option: str, path: str, words: list[str]
+) -> None:
+    rows.write_bytes(b"never read")
+    command = ["fit", rows, *COLUMNS, "-o", tmp_path / "model", option, tmp_path / path]
+    refused(run(*command), words)
+    assert rows.read_bytes() == b"never read"
+
+
+def refused(result: Result, words: list[str]) -> None:
+    """Check for exit code 2 and one line that helps, and nothing else."""
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.startswith("cobandits: ")
+    assert result.err.count("\n") == 1
+    assert all(word in result.err for word in words)
+
+
+def test_a_failed_write_is_one_line(
+    run: Run, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Estimate, path: Path) -> None:
+        if path == tmp_path / "model":
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Estimate, "save", full)
+    refused(run("fit", rows, *COLUMNS, "--rank", 1, "-o", tmp_path / "model"), ["No space left"])
+
+
+# ---- the command itself
+
+
+def test_version_and_help(run: Run) -> None:
+    assert run("--version").out == f"cobandits {cobandits.__version__}\n"
+    for command in ([], ["fit"], ["estimate"]):
+        result = run(*command, "--help")
+        assert result.code == 0
+        assert all(len(line) <= 80 for line in result.out.splitlines())
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_a_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    refused(run("--help"), [package, "pip install 'cobandits[cli]'"])
+
+
+def test_missing_matplotlib_is_told_before_the_fit(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    refused(run("estimate", "--plot", tmp_path), ["pip install 'cobandits[plot]'"])
+
+
+def test_it_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "cobandits", "estimate", *SMALL, "--estimator", "fast"]
+    done = subprocess.run(
+        [*command, "--trials", "1", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert json.loads(done.stdout)["estimator"] == "fast"
+    assert done.stderr == ""
+
+
+# ---- the progress bar
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def wait_for(text: str, file: io.StringIO) -> None:
+    deadline = time.monotonic() + 10
+    while text not in file.getvalue() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def shown_by(file: io.StringIO, *, after: float, hidden: bool = False) -> str:
+    with ProgressBar(after=after, file=file, hidden=hidden) as bar:
+        bar.stage("fitting")
+        bar.update(3, 10)
+        if after == 0 and file.isatty() and not hidden:
+            wait_for("3/10", file)
+    return file.getvalue()
+
+
+def test_progress_is_for_terminals_and_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    assert "3/10" in shown_by(Terminal(), after=0)
+    assert shown_by(Terminal(), after=0, hidden=True) == ""
+    assert shown_by(Terminal(), after=60) == ""
+    assert shown_by(io.StringIO(), after=0) == ""
+
+
+def test_results_printed_beside_the_bar_stay_on_stdout(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    with ProgressBar(after=0, file=terminal) as bar:
+        bar.stage("fitting")
+        wait_for("fitting", terminal)
+        print("a result")
+    assert capsys.readouterr().out == "a result\n"
+    assert "a result" not in terminal.getvalue()
