@@ -333,3 +333,38 @@ def test_compiled_passes_write_only_into_their_outputs() -> None:
             for buffer in outputs:
                 assert (buffer[:16] == 7).all()
                 assert (buffer[-16:] == 7).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [1, 2, 7, 8, 9, 15, 16, 17, 33, 100])
+def test_pull_backs_equal_a_literal_loop(path: str, d: int, dtype: type) -> None:
+    counts = [9, 0, 1, 8, 23, 8, 0]
+    rows, rewards, offsets = sample(d, counts, dtype)
+    values = np.column_stack([np.ones_like(rewards), rewards, rewards**2])
+    found = kernels.pull_backs(rows, values, offsets)
+    assert found.shape == (len(counts), 3, d)
+    for t in range(len(counts)):
+        own = slice(offsets[t], offsets[t + 1])
+        tolerance = 1e-4 if dtype == np.float32 else 1e-12
+        expected = values[own].T @ rows[own]
+        np.testing.assert_allclose(found[t], expected, atol=tolerance, rtol=tolerance)
+
+
+def test_compiled_pull_backs_refuse_wrong_lengths() -> None:
+    if not kernels.COMPILED:
+        return
+    from cobandits.compiled import _pass
+
+    rows, values, offsets = np.ones((4, 3)), np.ones((4, 2)), np.array([0, 2, 4])
+    out = np.empty((2, 2, 3))
+    _pass.pull_backs(rows, values, offsets, out, 3, 2, True)
+    assert (out == 2).all()
+    for wrong in (
+        (rows[:3].copy(), values, offsets, out, 3, 2),
+        (rows, values, np.array([0, 2, 5]), out, 3, 2),
+        (rows, values, offsets, out[:1].copy(), 3, 2),
+        (rows, values, offsets, out, 3, 0),
+        (rows, values, offsets, out, 2, 2),
+    ):
+        with pytest.raises(ValueError, match="expected|out of range"):
+            _pass.pull_backs(*wrong, True)

@@ -36,7 +36,7 @@ def contents(tasks: TaskData) -> list[Floats | Codes]:
         *tasks.residuals(Theta),
         tasks.moments(),
         tasks.squared_moment(),
-        *tasks.means(),
+        *tasks.averages(),
         tasks.gram(),
         tasks.ridge(0.1),
     ]
@@ -276,7 +276,7 @@ def test_covariance_is_around_the_means_of_the_tasks() -> None:
     shifted = flat(tasks.rows + 10.0 * tasks.owners[:, None], tasks.rewards, tasks.owners)
     expected = sum((Phi - Phi.mean(0)).T @ (Phi - Phi.mean(0)) for Phi, _ in parts(tasks)) / 800
     for data in (shifted, tasks):
-        statistics, means = data.statistics(), data.means()[0]
+        statistics, means = data.statistics(), data.averages().features
         np.testing.assert_allclose(statistics.covariance(means), expected, atol=1e-9)
         sampled = np.linalg.eigvalsh(data.covariance(means))  # from a part of the rows
         assert 0.2 < sampled[0] < sampled[-1] < 3

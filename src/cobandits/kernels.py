@@ -9,7 +9,7 @@ processes over trials or cells.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,14 @@ __all__ = [
     "gram_residuals",
     "gram_ridge",
     "least_squares",
+    "pull_backs",
     "residuals",
     "ridge",
 ]
 
 Floats = NDArray[np.floating]
 Offsets = NDArray[np.int64]
+Number = TypeVar("Number", bound=np.generic)
 Ridge = float | Floats  # one number for all features, or (d,)
 
 _BLOCK_BYTES = 1 << 21  # what a batched pass may hold at a time
@@ -95,6 +97,19 @@ def residuals(
         G[group] = (e[:, None, :] @ Phi)[:, 0]
         costs[group] = np.einsum("tn,tn->t", e, e)
     return G.T, costs
+
+
+def pull_backs(rows: Floats, values: Floats, offsets: Offsets) -> Floats:
+    """Return ``Phi_t' v`` for every task and column v of ``values``, (n_rows, k), as (T, k, d)."""
+    T, k, d = len(offsets) - 1, values.shape[1], rows.shape[1]
+    out = np.zeros((T, k, d), rows.dtype)
+    values = np.ascontiguousarray(values, rows.dtype)
+    if COMPILED:
+        _pass.pull_backs(rows, values, offsets, out, d, k, rows.dtype == np.float64)
+        return out
+    for group, Phi, index in _equal_counts(rows, np.arange(len(rows)), offsets, np.arange(T)):
+        out[group] = values[index].transpose(0, 2, 1) @ Phi
+    return out
 
 
 def gram_least_squares(
@@ -227,7 +242,7 @@ def _batched_least_squares(
 
 
 def _with_ridge_gradient(fit: Fit, B: Floats, ridge: Ridge) -> Fit:
-    if not np.any(ridge):
+    if isinstance(ridge, float) and ridge == 0:
         return fit
     shrinkage = np.reshape(ridge, (-1, 1)) * (B @ (fit.weights @ fit.weights.T))
     return fit._replace(gradient=fit.gradient + shrinkage)
@@ -249,8 +264,8 @@ def _solve_normal(M: Floats, v: Floats, tolerance: float) -> Floats:
 
 
 def _equal_counts(
-    rows: Floats, rewards: Floats, offsets: Offsets, tasks: NDArray[np.int64]
-) -> Iterator[tuple[NDArray[np.int64], Floats, Floats]]:
+    rows: Floats, rewards: NDArray[Number], offsets: Offsets, tasks: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], Floats, NDArray[Number]]]:
     """Yield groups of tasks with equally many rows: their numbers, Phi (., n, d), y (., n)."""
     d = rows.shape[1]
     counts = np.diff(offsets)

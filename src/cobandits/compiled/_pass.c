@@ -134,8 +134,44 @@ done:
     return result;
 }
 
+static PyObject *py_pull_backs(PyObject *self, PyObject *args) {
+    Py_buffer rows, values, offsets, out;
+    long dim, n_values;
+    int is_double;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y*w*llp", &rows, &values, &offsets, &out, &dim, &n_values,
+                          &is_double))
+        return NULL;
+    size_t size = is_double ? sizeof(double) : sizeof(float);
+    long n_tasks = offsets.len / sizeof(int64_t) - 1;
+    long n_rows = n_values > 0 ? values.len / size / n_values : -1;
+    if (!has_length(&rows, n_rows * dim, size, "rows") ||
+        !has_length(&values, n_rows * n_values, size, "values") ||
+        !has_length(&out, n_tasks * n_values * dim, size, "out"))
+        goto done;
+    if (longest_task(offsets.buf, n_tasks, n_rows) < 0) {
+        PyErr_SetString(PyExc_ValueError, "offsets out of range: they run backwards or leave the rows");
+        goto done;
+    }
+    void *scratch = scratch_new((size_t)n_values * (dim + 16) * size);
+    if (!scratch) goto done;
+    Py_BEGIN_ALLOW_THREADS;
+    if (is_double)
+        pull_backs_f64(rows.buf, values.buf, n_values, offsets.buf, n_tasks, dim, out.buf, scratch);
+    else
+        pull_backs_f32(rows.buf, values.buf, n_values, offsets.buf, n_tasks, dim, out.buf, scratch);
+    Py_END_ALLOW_THREADS;
+    free(scratch);
+    result = Py_NewRef(Py_None);
+done:
+    PyBuffer_Release(&rows), PyBuffer_Release(&values);
+    PyBuffer_Release(&offsets), PyBuffer_Release(&out);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"least_squares", py_least_squares, METH_VARARGS, "Weights, half gradient and costs in one pass."},
+    {"pull_backs", py_pull_backs, METH_VARARGS, "Phi'v of every task for several v in one pass."},
     {"residuals", py_residuals, METH_VARARGS, "Phi'(Phi theta - y) and costs in one pass."},
     {NULL, NULL, 0, NULL},
 };

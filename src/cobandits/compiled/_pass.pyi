@@ -17,6 +17,16 @@ def least_squares(
     tolerance: float,
     /,
 ) -> None: ...
+def pull_backs(
+    rows: NDArray[Any],
+    values: NDArray[Any],
+    offsets: NDArray[Any],
+    out: NDArray[Any],
+    dim: int,
+    n_values: int,
+    is_double: bool,
+    /,
+) -> None: ...
 def residuals(
     rows: NDArray[Any],
     rewards: NDArray[Any],

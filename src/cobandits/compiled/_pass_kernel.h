@@ -274,6 +274,40 @@ CLONES static void NAMED(residuals)(const REAL *rows, const REAL *rewards, const
         NAMED(residuals_of)(0, rows, rewards, offsets, n_tasks, dim, thetas, G, costs, scratch);
 }
 
+INLINE void NAMED(pull_backs_of)(const int NARROW, const REAL *rows, const REAL *values, long n_values,
+                                 const int64_t *offsets, long n_tasks, long dim, REAL *out,
+                                 REAL *scratch) {
+    CUT cut = NAMED(cut_row)(dim);
+    long width = cut.vectors * LANES;
+    for (long t = 0; t < n_tasks; t++) {
+        const REAL *Phi = rows + offsets[t] * dim;
+        long count = offsets[t + 1] - offsets[t], i = 0;
+        REAL e[8];
+        memset(scratch, 0, sizeof(REAL) * n_values * width);
+        while (i < count) {
+            long step = i + 8 <= count ? 8 : 1;
+            for (long k = 0; k < n_values; k++) {
+                for (long q = 0; q < step; q++) e[q] = values[(offsets[t] + i + q) * n_values + k];
+                if (step == 8) NAMED(add_rows)(NARROW, 8, cut, Phi + i * dim, e, scratch + k * width);
+                else NAMED(add_rows)(NARROW, 1, cut, Phi + i * dim, e, scratch + k * width);
+            }
+            i += step;
+        }
+        for (long k = 0; k < n_values; k++)
+            memcpy(out + (t * n_values + k) * dim, scratch + k * width, sizeof(REAL) * dim);
+    }
+}
+
+/* Phi_t' v for every task and every column v of `values`, (n_rows, n_values). */
+CLONES static void NAMED(pull_backs)(const REAL *rows, const REAL *values, long n_values,
+                                     const int64_t *offsets, long n_tasks, long dim, REAL *out,
+                                     REAL *scratch) {
+    if (dim < LANES)
+        NAMED(pull_backs_of)(1, rows, values, n_values, offsets, n_tasks, dim, out, scratch);
+    else
+        NAMED(pull_backs_of)(0, rows, values, n_values, offsets, n_tasks, dim, out, scratch);
+}
+
 #undef VEC
 #undef QUAD
 #undef CUT

@@ -233,7 +233,7 @@ def _summary(tasks: TaskRows, errors: Floats, ranks: tuple[int, ...]) -> Sharing
     deviations = differences - _sums(differences / counts[owners], tasks)[owners]
     spare = np.maximum(counts - 1, 1)
     variances = np.where(counts > 1, _sums(deviations**2, tasks) * counts / spare, np.inf)
-    centred = tasks.rewards - tasks.means()[1][owners]
+    centred = tasks.rewards - tasks.averages().rewards[owners]
     return Sharing(
         labels=tasks.labels,
         counts=counts,

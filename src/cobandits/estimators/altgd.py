@@ -170,7 +170,7 @@ class _Cost:
     @classmethod
     def of(cls, tasks: TaskData) -> _Cost:
         counts = tasks.counts
-        means, _ = tasks.means()
+        means = tasks.averages().features
         squared_means = float(np.sum(means**2 * counts)) / tasks.n_rows
         square = (float(np.trace(tasks.covariance(means))) + squared_means) / tasks.dim or 1.0
         mean_count = tasks.n_rows / tasks.n_tasks

@@ -37,7 +37,8 @@ _COUNTED = 1.15  # times that a parameter counts while ranks are compared
 _LEAST_SPARE = 0.05  # of the rows, that the noise is estimated from
 _ROUNDS = 2  # of estimating the variances and fitting with their ratio
 _PATIENCE = 4  # ranks to try beyond the best one
-_TIGHT = 4.0  # rows a parameter, below which two starts are tried
+_TIGHT = 2.5  # rows a parameter, below which two starts are tried
+_TIGHT_IF_SMALL, _SMALL = 4.0, 1000  # the same, where there are fewer rows than this
 _RUNAWAY = 1e3  # times the usual size: weights that grow without bound
 _HOLD = 0.02  # the ridge that holds them, as a share of the rows' own curvature
 
@@ -117,7 +118,7 @@ class LowRank:
             return Record(self.iterations, truth, progress)
 
         found = self._settled(cost, B, new_record)
-        tight = tasks.n_rows < _TIGHT * free_parameters(tasks, B.shape[1])
+        tight = _is_tight(tasks, B.shape[1])
         if start is None and (tight or found.status.outcome == "refused"):
             other = self._settled(cost, spectral_start(tasks, B.shape[1]), new_record)
             found = min(found, other, key=_preference)
@@ -236,6 +237,12 @@ class LowRank:
     def _roughly(self, cost: Projection, start: Floats) -> Solution:
         """Return a solution that is good enough to compare it with others."""
         return cost.descend(start, _unrecorded(), iterations=self.iterations, tolerance=_ROUGH)
+
+
+def _is_tight(tasks: TaskData, rank: int) -> bool:
+    """Whether rows are so few that one start may lead to a poor minimum."""
+    bound = _TIGHT_IF_SMALL if tasks.n_rows < _SMALL else _TIGHT
+    return tasks.n_rows < bound * free_parameters(tasks, rank)
 
 
 def _unrecorded() -> Record:

@@ -63,7 +63,7 @@ class Projection:
 
     def start(self, rank: int) -> Floats:
         """Return a start of this rank; see :meth:`Scaling.start`."""
-        return self.scaling.start(self.tasks, rank)
+        return self.scaling.start(rank)
 
     def descend(self, B: Floats, record: Record, *, iterations: int, tolerance: float) -> Solution:
         """Go down from ``B`` until no step promises to lower the cost by much."""
@@ -166,7 +166,7 @@ class Scaling:
     """Second moments of the features, which make the cost near spherical in ``B``."""
 
     counts: NDArray[np.int64]  # (T,)
-    means: Floats  # (d, T), of each task's features
+    moments: Floats  # (d, T), covariance of features and reward in each task
     variance: float  # mean variance of a feature
     inverse_root: Floats  # (d, d), S with S S' = inverse of the covariance
     inverse_moment: Floats  # (d, d), inverse of the mean of phi phi'
@@ -175,7 +175,7 @@ class Scaling:
     def of(cls, tasks: TaskData, ridge: Ridge = 0.0) -> Scaling:
         """Take the moments of the features of all tasks together, with a ridge as if rows."""
         counts = tasks.counts
-        means = tasks.means()[0]
+        means, reward_means, products = tasks.averages()
         moment = _lifted(tasks.covariance(means))
         moment[np.diag_indices(tasks.dim)] += ridge / counts.mean()
         variance = float(np.trace(moment)) / tasks.dim
@@ -189,7 +189,7 @@ class Scaling:
         inverse_moment = scipy.linalg.cho_solve(factor, np.eye(tasks.dim), overwrite_b=True)
         return cls(
             counts=counts,
-            means=means,
+            moments=products - means * reward_means,
             variance=variance,
             inverse_root=inverse_root,
             inverse_moment=inverse_moment,
@@ -200,15 +200,13 @@ class Scaling:
         """The curvature that a task's rows give to its weights: rows times variance."""
         return float(self.counts.mean()) * self.variance
 
-    def start(self, tasks: TaskData, rank: int) -> Floats:
+    def start(self, rank: int) -> Floats:
         """Return the top directions of the tasks' covariances of features and reward.
 
         The spectral start of Algorithm 2, whitened and with each task's means taken out,
         so that it does not depend on the features' scale, correlation and mean.
         """
-        counts = np.maximum(self.counts, 1)
-        moments = tasks.moments() / counts - self.means * tasks.means()[1]
-        return self.directions(moments, rank)
+        return self.directions(self.moments, rank)
 
     def directions(self, moments: Floats, rank: int) -> Floats:
         """Return the basis whose span predicts ``moments``, (d, T), best, (d, r)."""
@@ -228,8 +226,9 @@ class Scaling:
 
     def inverse(self, W: Floats) -> _Inverse:
         """Return the approximate inverse Hessian at the weights ``W``."""
-        weighted = np.asarray(W * self.counts @ W.T, np.float64)
-        return _Inverse(self.inverse_moment, np.linalg.inv(_lifted(weighted)))
+        weighted = np.asarray(W * self.counts @ W.T, np.float64)  # (r, r)
+        weighted.flat[:: len(weighted) + 1] += _LIFT * weighted.trace() or 1.0
+        return _Inverse(self.inverse_moment, np.linalg.inv(weighted))
 
 
 def _lifted(M: Floats) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,11 +14,19 @@ from cobandits.errors import DataError, UnknownTaskError
 from cobandits.frames import Frame, columns_of, read_frame
 from cobandits.kernels import Fit, Ridge
 
-__all__ = ["Codes", "Floats", "TaskData", "check_finite", "checked_rows"]
+__all__ = ["Averages", "Codes", "Floats", "TaskData", "check_finite", "checked_rows"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 Labels = Iterable[Hashable] | NDArray[Any]
+
+
+class Averages(NamedTuple):
+    """Means over the rows of each task."""
+
+    features: Floats  # (d, T)
+    rewards: Floats  # (T,)
+    products: Floats  # (d, T), of features and reward
 
 
 class TaskData(ABC):
@@ -211,8 +219,8 @@ class TaskData(ABC):
         """Return the sum of ``y^2 phi phi'`` over all rows with y^2 up to the bound, (d, d)."""
 
     @abstractmethod
-    def means(self) -> tuple[Floats, Floats]:
-        """Return each task's mean features, (d, T), and reward, (T,); 0 where it has no rows."""
+    def averages(self) -> Averages:
+        """Return each task's means of features, rewards and their products; 0 without rows."""
 
     @abstractmethod
     def covariance(self, means: Floats) -> Floats:

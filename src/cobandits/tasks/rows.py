@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits import kernels
-from cobandits.tasks.base import Codes, Floats, TaskData
+from cobandits.tasks.base import Averages, Codes, Floats, TaskData
 from cobandits.tasks.statistics import TaskStatistics
 
 __all__ = ["TaskRows"]
 
 Number = TypeVar("Number", bound=np.generic)
 
-_ROWS_A_FEATURE = 8  # enough rows to estimate a covariance that only scales features
+_ROWS_A_FEATURE = 16  # enough rows to estimate a covariance that only scales features
 
 
 class TaskRows(TaskData):
@@ -129,7 +129,7 @@ class TaskRows(TaskData):
         """Return ``Phi_t' y_t``, (d, T), without the rows whose y^2 exceeds ``largest_square``."""
         y = self.rewards
         kept = y if largest_square == np.inf else np.where(y**2 <= largest_square, y, 0)
-        return self._pull_back(kept)
+        return kernels.pull_backs(self.rows, kept[:, None], self.offsets)[:, 0].T
 
     def squared_moment(self, largest_square: float = np.inf) -> Floats:
         """Return the sum of ``y^2 phi phi'`` over all rows with y^2 up to the bound, (d, d)."""
@@ -141,19 +141,22 @@ class TaskRows(TaskData):
             total += weighted.T @ weighted
         return total
 
-    def means(self) -> tuple[Floats, Floats]:
-        """Return each task's mean features, (d, T), and reward, (T,); 0 where it has no rows."""
+    def averages(self) -> Averages:
+        """Return each task's means of features, rewards and their products."""
         counts = np.maximum(self.counts, 1)
-        rewards = np.bincount(self.owners, self.rewards, self.n_tasks) / counts
-        return self._pull_back(np.ones_like(self.rewards)) / counts, rewards
+        weights = np.column_stack([np.ones_like(self.rewards), self.rewards])  # (n_rows, 2)
+        sums = kernels.pull_backs(self.rows, weights, self.offsets)  # (T, 2, d)
+        rewards = np.bincount(self.owners, self.rewards, self.n_tasks)
+        return Averages(sums[:, 0].T / counts, rewards / counts, sums[:, 1].T / counts)
 
     def covariance(self, means: Floats) -> Floats:
         """Return the features' covariance around their tasks' ``means``, (d, T), as (d, d)."""
         every = max(1, self.n_rows // (_ROWS_A_FEATURE * self.dim))
         rows, owners = self.rows[::every], self.owners[::every]
         total = np.zeros((self.dim, self.dim))
-        for block in kernels.blocks(len(rows), 3 * self.dim * means.itemsize):
-            centred = rows[block] - means.T[owners[block]]
+        for block in kernels.blocks(len(rows), 8 * self.dim * means.itemsize):
+            centred = means.T[owners[block]]
+            np.subtract(rows[block], centred, out=centred)
             total += centred.T @ centred
         return total / len(rows)
 
@@ -175,11 +178,6 @@ class TaskRows(TaskData):
         statistics = TaskStatistics(self.dim, self.feature_names)
         statistics._append(self.rows, self.rewards, self.owners, self.labels)
         return statistics
-
-    def _pull_back(self, values: Floats) -> Floats:
-        """Return ``Phi_t' values_t``, (d, T): the residuals of theta = 0, negated."""
-        nothing = np.zeros((self.dim, self.n_tasks), self.rows.dtype)
-        return -kernels.residuals(self.rows, values, self.offsets, nothing)[0]
 
 
 def _joined(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:

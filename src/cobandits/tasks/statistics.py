@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits import kernels
-from cobandits.tasks.base import Codes, Floats, TaskData
+from cobandits.tasks.base import Averages, Codes, Floats, TaskData
 
 __all__ = ["TaskStatistics"]
 
@@ -105,10 +105,11 @@ class TaskStatistics(TaskData):
         """Return the sum of ``y^2 phi phi'``, (d, d); the bound is not applied."""
         return self._squared_moment
 
-    def means(self) -> tuple[Floats, Floats]:
-        """Return each task's mean features, (d, T), and reward, (T,); 0 where it has no rows."""
+    def averages(self) -> Averages:
+        """Return each task's means of features, rewards and their products."""
         counts = np.maximum(self._part("counts"), 1)
-        return self._part("feature_sums").T / counts, self._part("reward_sums") / counts
+        sums = (self._part(name).T for name in ("feature_sums", "reward_sums", "moments"))
+        return Averages(*(total / counts for total in sums))
 
     def covariance(self, means: Floats) -> Floats:
         """Return the features' covariance around their tasks' ``means``, (d, T), as (d, d)."""
