@@ -260,3 +260,26 @@ def test_the_command_prints_the_sections_and_writes_them_whole(
     assert written["solve"]["targets"][0]["met"] is True
     assert set(written) == {"machine", "solve"}
     assert written["machine"]["numpy"] == np.__version__
+
+
+def test_without_a_name_the_default_sections_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sections = {"iteration": iteration, "solve": solve, "memory": memory, "growth": growth}
+    for name, module in sections.items():
+        empty = report.Section(name=name, tables=[])
+        monkeypatch.setattr(module, "section", lambda empty=empty: empty)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["benchmarks"])
+    command.main()
+    written = json.loads((tmp_path / report.FOLDER / "bench.json").read_text())
+    assert list(written) == ["machine", *sections]
+
+
+def test_an_unknown_section_is_refused_with_the_known_ones(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "sovle"])
+    with pytest.raises(SystemExit):
+        command.main()
+    assert "no section 'sovle'; choose from iteration, solve" in capsys.readouterr().err

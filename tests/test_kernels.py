@@ -366,5 +366,5 @@ def test_compiled_pull_backs_refuse_wrong_lengths() -> None:
         (rows, values, offsets, out, 3, 0),
         (rows, values, offsets, out, 2, 2),
     ):
-        with pytest.raises(ValueError, match="expected|out of range"):
+        with pytest.raises(ValueError, match=r"expected|out of range"):
             _pass.pull_backs(*wrong, True)
