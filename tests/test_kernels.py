@@ -357,7 +357,8 @@ def test_compiled_pull_backs_refuse_wrong_lengths() -> None:
 
     rows, values, offsets = np.ones((4, 3)), np.ones((4, 2)), np.array([0, 2, 4])
     out = np.empty((2, 2, 3))
-    _pass.pull_backs(rows, values, offsets, out, 3, 2, True)
+    call: Callable[..., None] = _pass.pull_backs
+    call(rows, values, offsets, out, 3, 2, True)
     assert (out == 2).all()
     for wrong in (
         (rows[:3].copy(), values, offsets, out, 3, 2),
@@ -367,4 +368,4 @@ def test_compiled_pull_backs_refuse_wrong_lengths() -> None:
         (rows, values, offsets, out, 2, 2),
     ):
         with pytest.raises(ValueError, match=r"expected|out of range"):
-            _pass.pull_backs(*wrong, True)
+            call(*wrong, True)
