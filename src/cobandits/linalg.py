@@ -6,7 +6,14 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-__all__ = ["factor", "orthonormal", "procrustes", "subspace_distance", "top_left_vectors"]
+__all__ = [
+    "factor",
+    "inverse_cholesky",
+    "orthonormal",
+    "procrustes",
+    "subspace_distance",
+    "top_left_vectors",
+]
 
 Floats = NDArray[np.floating]
 
@@ -41,6 +48,16 @@ def top_left_vectors(M: Floats, r: int) -> Floats:
         return np.asarray(vectors[:, ::-1])
     _, vectors = scipy.linalg.eigh(M.T @ M, subset_by_index=(T - r, T - 1))
     return orthonormal(M @ vectors[:, ::-1])
+
+
+def inverse_cholesky(M: Floats) -> Floats:
+    """Return the upper triangular ``S`` with ``S S' = M^-1``, for a definite ``M``, (d, d).
+
+    >>> inverse_cholesky(np.diag([4.0, 16.0])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    L = np.linalg.cholesky(M)
+    return np.asarray(scipy.linalg.lapack.dtrtri(L, lower=1, overwrite_c=1)[0]).T
 
 
 def procrustes(source: Floats, target: Floats) -> Floats:

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from cobandits.estimate import Status
 from cobandits.estimators.base import Record
 from cobandits.kernels import Fit, Ridge
-from cobandits.linalg import orthonormal, top_left_vectors
+from cobandits.linalg import inverse_cholesky, orthonormal, top_left_vectors
 from cobandits.tasks import TaskData
 
 __all__ = ["Projection", "Scaling", "Solution"]
@@ -20,7 +19,7 @@ __all__ = ["Projection", "Scaling", "Solution"]
 Floats = NDArray[np.floating]
 
 _PAIRS = 10  # of L-BFGS
-_FIRST_STEP = 0.5  # of the scaled gradient, before there is a pair
+_FIRST_STEP = 0.8  # of the scaled gradient, before there is a pair
 _LONGEST_STEP = 1.0  # in B, whose columns have norm 1: a longer one may leave the basin
 _SUFFICIENT = 1e-4  # share of the promised fall that a step must give
 _CURVATURE = 1e-10  # least cosine between a step and its change of gradient
@@ -179,20 +178,15 @@ class Scaling:
         moment = _lifted(tasks.covariance(means))
         moment[np.diag_indices(tasks.dim)] += ridge / counts.mean()
         variance = float(np.trace(moment)) / tasks.dim
-        L = np.linalg.cholesky(moment)
-        inverse_root = scipy.linalg.solve_triangular(
-            L, np.eye(tasks.dim), lower=True, overwrite_b=True
-        ).T
-        del L
+        inverse_root = inverse_cholesky(moment)
         moment += (means * (counts / tasks.n_rows)) @ means.T
-        factor = scipy.linalg.cho_factor(moment, overwrite_a=True)
-        inverse_moment = scipy.linalg.cho_solve(factor, np.eye(tasks.dim), overwrite_b=True)
+        moment_root = inverse_cholesky(moment)
         return cls(
             counts=counts,
             moments=products - means * reward_means,
             variance=variance,
             inverse_root=inverse_root,
-            inverse_moment=inverse_moment,
+            inverse_moment=moment_root @ moment_root.T,
         )
 
     @property
