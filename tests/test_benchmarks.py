@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks import __main__ as command
 from benchmarks import growth, iteration, memory, report, solve, timing
-from benchmarks.compare_numba import cholesky_solve, fused_pass
+from benchmarks.compare_numba import cholesky_solve, fused_pass, numba_iteration
 from benchmarks.references import (
     ITERATIONS,
     STEP,
@@ -115,6 +115,13 @@ def test_the_fused_pass_of_the_comparison_is_the_pass_of_the_library(
     fit = problem.tasks.least_squares(B)
     np.testing.assert_allclose(W.T, fit.weights, atol=1e-10)
     np.testing.assert_allclose(G.T @ W, fit.gradient, atol=1e-9)
+
+
+def test_the_iteration_of_the_comparison_is_that_of_the_library() -> None:
+    case = iteration.Case.drawn(iteration.Size(T=5, n=12, d=9, r=2, dtype=np.float64))
+    compared = numba_iteration(fused_pass(cholesky_solve), case)()
+    expected = iteration.library_iteration(AltGDMin(rank=2, step=STEP), case.tasks, case.B)
+    np.testing.assert_allclose(compared, expected, atol=1e-10)
 
 
 # ---- sections

@@ -1,9 +1,9 @@
 /* cobandits.compiled._pass: the hot loops of kernels.py, compiled.
  *
- * Plain C with the vector types of GCC and Clang; no intrinsics. On x86-64 Linux
- * each pass is compiled for three levels of the instruction set and the loader
- * picks one. Where this file cannot be built, kernels.py computes the same with
- * NumPy. The interpreter lock is released during a pass.
+ * Plain C with the vector types of GCC and Clang; no intrinsics. The passes are
+ * compiled for vectors of 32 bytes and, on x86-64, of 64 bytes; which are used is
+ * decided when the module is loaded. Where this file cannot be built, kernels.py
+ * computes the same with NumPy. The interpreter lock is released during a pass.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -14,20 +14,42 @@
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
-#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define X86_LEVELS 1
+#define TARGET __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
-#define CLONES
+#define X86_LEVELS 0
+#define TARGET
 #endif
 
 #define REAL double
-#define LANES 8
+#define LANES 4
 #define NAMED(x) x##_f64
 #include "_pass_kernel.h"
 
 #define REAL float
-#define LANES 16
+#define LANES 8
 #define NAMED(x) x##_f32
 #include "_pass_kernel.h"
+
+#undef TARGET
+#if X86_LEVELS
+#define TARGET __attribute__((target("arch=x86-64-v4")))
+
+#define REAL double
+#define LANES 8
+#define NAMED(x) x##_f64_wide
+#include "_pass_kernel.h"
+
+#define REAL float
+#define LANES 16
+#define NAMED(x) x##_f32_wide
+#include "_pass_kernel.h"
+
+static int wide; /* set when the module is loaded */
+#define PICK(name) (wide ? name##_wide : name)
+#else
+#define PICK(name) name
+#endif
 
 #define ALIGNMENT 64
 
@@ -82,14 +104,16 @@ static PyObject *py_least_squares(PyObject *self, PyObject *args) {
     if (!scratch) goto done;
     Py_BEGIN_ALLOW_THREADS;
     if (is_double)
-        least_squares_f64(rows.buf, rewards.buf, offsets.buf, n_tasks, dim, rank, B.buf, penalty.buf,
+        PICK(least_squares_f64)(rows.buf, rewards.buf, offsets.buf, n_tasks, dim, rank, B.buf, penalty.buf,
                           tolerance, W.buf, grad.buf, costs.buf, longest, scratch);
     else
-        least_squares_f32(rows.buf, rewards.buf, offsets.buf, n_tasks, dim, rank, B.buf, penalty.buf,
+        PICK(least_squares_f32)(rows.buf, rewards.buf, offsets.buf, n_tasks, dim, rank, B.buf, penalty.buf,
                           (float)tolerance, W.buf, grad.buf, costs.buf, longest, scratch);
     Py_END_ALLOW_THREADS;
     free(scratch);
-    result = Py_NewRef(Py_None);
+    long singular = 0;
+    for (long t = 0; t < n_tasks; t++) singular += ((double *)costs.buf)[t] < 0;
+    result = PyLong_FromLong(singular);
 done:
     PyBuffer_Release(&rows), PyBuffer_Release(&rewards), PyBuffer_Release(&offsets);
     PyBuffer_Release(&B), PyBuffer_Release(&penalty), PyBuffer_Release(&W);
@@ -120,10 +144,10 @@ static PyObject *py_residuals(PyObject *self, PyObject *args) {
     if (!scratch) goto done;
     Py_BEGIN_ALLOW_THREADS;
     if (is_double)
-        residuals_f64(rows.buf, rewards.buf, offsets.buf, n_tasks, dim, thetas.buf, G.buf, costs.buf,
+        PICK(residuals_f64)(rows.buf, rewards.buf, offsets.buf, n_tasks, dim, thetas.buf, G.buf, costs.buf,
                       scratch);
     else
-        residuals_f32(rows.buf, rewards.buf, offsets.buf, n_tasks, dim, thetas.buf, G.buf, costs.buf,
+        PICK(residuals_f32)(rows.buf, rewards.buf, offsets.buf, n_tasks, dim, thetas.buf, G.buf, costs.buf,
                       scratch);
     Py_END_ALLOW_THREADS;
     free(scratch);
@@ -157,9 +181,9 @@ static PyObject *py_pull_backs(PyObject *self, PyObject *args) {
     if (!scratch) goto done;
     Py_BEGIN_ALLOW_THREADS;
     if (is_double)
-        pull_backs_f64(rows.buf, values.buf, n_values, offsets.buf, n_tasks, dim, out.buf, scratch);
+        PICK(pull_backs_f64)(rows.buf, values.buf, n_values, offsets.buf, n_tasks, dim, out.buf, scratch);
     else
-        pull_backs_f32(rows.buf, values.buf, n_values, offsets.buf, n_tasks, dim, out.buf, scratch);
+        PICK(pull_backs_f32)(rows.buf, values.buf, n_values, offsets.buf, n_tasks, dim, out.buf, scratch);
     Py_END_ALLOW_THREADS;
     free(scratch);
     result = Py_NewRef(Py_None);
@@ -170,7 +194,7 @@ done:
 }
 
 static PyMethodDef methods[] = {
-    {"least_squares", py_least_squares, METH_VARARGS, "Weights, half gradient and costs in one pass."},
+    {"least_squares", py_least_squares, METH_VARARGS, "Weights, half gradient and costs in one pass; returns the number of singular tasks."},
     {"pull_backs", py_pull_backs, METH_VARARGS, "Phi'v of every task for several v in one pass."},
     {"residuals", py_residuals, METH_VARARGS, "Phi'(Phi theta - y) and costs in one pass."},
     {NULL, NULL, 0, NULL},
@@ -180,4 +204,12 @@ static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT, "cobandits.compiled._pass", "Compiled passes over the rows of all tasks.", -1, methods,
 };
 
-PyMODINIT_FUNC PyInit__pass(void) { return PyModule_Create(&module); }
+PyMODINIT_FUNC PyInit__pass(void) {
+#if X86_LEVELS
+    __builtin_cpu_init();
+    wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+#endif
+    return PyModule_Create(&module);
+}

@@ -16,7 +16,7 @@ def least_squares(
     is_double: bool,
     tolerance: float,
     /,
-) -> None: ...
+) -> int: ...
 def pull_backs(
     rows: NDArray[Any],
     values: NDArray[Any],

@@ -1,9 +1,10 @@
-/* The two passes over the rows of all tasks, for one REAL type.
+/* The passes over the rows of all tasks, for one REAL type and one width of vectors.
  *
- * Included twice by _pass.c, which defines
+ * Included by _pass.c for each of them, which defines
  *   REAL      float or double
- *   LANES     how many of them fill 64 bytes
- *   NAMED(x)  x with a suffix for the type
+ *   LANES     how many of them are in a vector
+ *   NAMED(x)  x with a suffix for type and width
+ *   TARGET    for which instruction sets to compile
  *
  * A task's rows are read in blocks of four and stay in cache between the product
  * with the basis and the product with the residual, so a pass reads memory about
@@ -13,7 +14,7 @@
  * fewer than LANES numbers (NARROW) is copied into one vector that ends in zeros.
  */
 
-typedef REAL NAMED(vec) __attribute__((vector_size(64), aligned(sizeof(REAL)), may_alias));
+typedef REAL NAMED(vec) __attribute__((vector_size(LANES * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
 typedef REAL NAMED(quad)
     __attribute__((vector_size(4 * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
 #define VEC NAMED(vec)
@@ -221,7 +222,7 @@ INLINE void NAMED(least_squares_of)(const int NARROW, const REAL *rows, const RE
  *   cost_t = |Phi_t B w_t - y_t|^2 + w_t' penalty w_t
  * A task whose normal matrix is singular gets cost_t = -1, w_t = 0, and adds nothing.
  */
-CLONES static void NAMED(least_squares)(const REAL *rows, const REAL *rewards, const int64_t *offsets,
+TARGET static void NAMED(least_squares)(const REAL *rows, const REAL *rewards, const int64_t *offsets,
                                         long n_tasks, long dim, long rank, const REAL *B,
                                         const REAL *penalty, REAL tolerance, REAL *W, REAL *grad_t,
                                         double *costs, long longest, REAL *scratch) {
@@ -265,7 +266,7 @@ INLINE void NAMED(residuals_of)(const int NARROW, const REAL *rows, const REAL *
 }
 
 /* G_t = Phi_t' (Phi_t theta_t - y_t) and |Phi_t theta_t - y_t|^2 for every task. */
-CLONES static void NAMED(residuals)(const REAL *rows, const REAL *rewards, const int64_t *offsets,
+TARGET static void NAMED(residuals)(const REAL *rows, const REAL *rewards, const int64_t *offsets,
                                     long n_tasks, long dim, const REAL *thetas, REAL *G,
                                     double *costs, REAL *scratch) {
     if (dim < LANES)
@@ -299,7 +300,7 @@ INLINE void NAMED(pull_backs_of)(const int NARROW, const REAL *rows, const REAL 
 }
 
 /* Phi_t' v for every task and every column v of `values`, (n_rows, n_values). */
-CLONES static void NAMED(pull_backs)(const REAL *rows, const REAL *values, long n_values,
+TARGET static void NAMED(pull_backs)(const REAL *rows, const REAL *values, long n_values,
                                      const int64_t *offsets, long n_tasks, long dim, REAL *out,
                                      REAL *scratch) {
     if (dim < LANES)

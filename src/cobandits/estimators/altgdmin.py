@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -15,6 +14,7 @@ from cobandits.estimators.base import (
     Progress,
     Record,
     check_at_least,
+    check_iterations,
     check_positive,
     check_rank,
     finished,
@@ -28,8 +28,8 @@ from cobandits.tasks import TaskData, TaskRows
 __all__ = ["AltGDMin", "spectral_start"]
 
 Floats = NDArray[np.floating]
-Samples = Callable[[int], TaskData]  # from the number of a part to its rows
 
+_SMALL = 1e-3  # mean square of features, below which a step may be lost in rounding
 _RISE = 1e-6  # of the squared rewards, by which the cost may rise above that of the start
 
 
@@ -103,7 +103,7 @@ class AltGDMin:
     def __post_init__(self) -> None:
         check_positive("step", self.step)
         check_positive("truncation", self.truncation)
-        check_at_least("iterations", self.iterations, 1)
+        check_iterations(self.iterations)
         check_at_least("tolerance", self.tolerance, 0)
         if self.start_matrix not in ("moments", "squares"):
             raise ConfigurationError(
@@ -121,77 +121,100 @@ class AltGDMin:
     ) -> Estimate:
         """Fit the rows of ``tasks``; see :class:`cobandits.estimators.base.Estimator`."""
         check_rank(self.rank, tasks)
-        sample = self._samples(tasks, rng)
+        parts = self._parts(tasks, rng, with_start=start is None)
         if start is None:
             B = spectral_start(
-                sample(0), self.rank, truncation=self.truncation, matrix=self.start_matrix
+                parts.for_start(), self.rank, truncation=self.truncation, matrix=self.start_matrix
             )
         else:
             B = starting_basis(start, tasks, self.rank)
         record = Record(self.iterations, truth, progress)
-        B, status = self._descend(sample, B, tasks, record)
+        B, status = self._descend(parts, B, record)
         final = tasks.least_squares(B)  # W for the last B, on all rows
-        if status.outcome == "limit":
-            record.note(float(final.costs.sum()), B, final.weights)
         return finished(
             tasks, B, final.weights, status=status, record=record, estimator=type(self).__name__
         )
 
-    def _descend(
-        self, sample: Samples, B: Floats, tasks: TaskData, record: Record
-    ) -> tuple[Floats, Status]:
+    def _descend(self, parts: _Parts, B: Floats, record: Record) -> tuple[Floats, Status]:
         """Take the steps of Algorithm 3; return the basis and how it ended."""
+        tasks = parts.tasks
         rounding, most = tasks.rounding, np.inf
+        square = float(tasks.mean_squares().mean())  # small features make small steps
+        tolerance = self.tolerance * min(1.0, square)
         best, previous = (np.inf, B), float("nan")
-        for iteration in range(self.iterations):
-            fit = sample(1 + iteration).least_squares(B)
+        for iteration in range(self.iterations + 1):
+            last = iteration == self.iterations
+            fit = (tasks if last else parts.for_weights(iteration)).least_squares(B)
             cost = float(fit.costs.sum())
-            record.note(cost, B, fit.weights)
+            if not (last and self.split):  # a cost on all rows would not compare
+                record.note(cost, B, fit.weights)
             if iteration == 0 and not self.split:
                 most = cost + _RISE * float(tasks.squares.sum())
-            if not cost <= most or not np.isfinite(cost):
+            if not cost <= most:
                 advice = "the steps diverge; lower step, or scale the features to variance 1"
                 return best[1], _status("refused", advice, iteration)
             if cost <= rounding:
                 return B, _status("converged", "the rows are fitted exactly", iteration)
-            if 0 <= previous - cost <= self.tolerance * previous and not self.split:
+            fall = previous - cost
+            settled = 0 < fall <= tolerance * previous or (fall == 0 and square > _SMALL)
+            if settled and not self.split:
                 return B, _status("converged", "the cost no longer falls", iteration)
+            if last:
+                break
             best, previous = min(best, (cost, B), key=lambda found: found[0]), cost
-            gradient = self._gradient(sample(1 + self.iterations + iteration), B, fit)
-            B = self._step(B, gradient, fit.weights, sample(1 + iteration).counts)
+            B = self._step(B, fit, parts.for_gradient(iteration))
         advice = "raise iterations, or use LowRank, which needs fewer"
         return B, _status("limit", advice, self.iterations)
 
-    def _gradient(self, held_out: TaskData, B: Floats, fit: Fit) -> Floats:
-        """Return half the gradient in ``B``, on other rows than ``W`` if rows are split."""
-        if not self.split:
-            return fit.gradient
-        G, _ = held_out.residuals(B @ fit.weights)
-        return G @ fit.weights.T
-
-    def _step(self, B: Floats, gradient: Floats, W: Floats, counts: NDArray[np.int64]) -> Floats:
-        weighted = W * counts @ W.T  # (r, r)
+    def _step(self, B: Floats, fit: Fit, rows: TaskData) -> Floats:
+        """Return the basis after one gradient step on ``rows`` and QR."""
+        W = fit.weights
+        gradient = rows.residuals(B @ W)[0] @ W.T if self.split else fit.gradient
+        weighted = W * rows.counts @ W.T  # (r, r)
         curvature = float(np.linalg.eigvalsh(weighted)[-1])  # n sigma_max(W)^2 for equal n
         if curvature <= 0:  # all weights are zero: so is the gradient
             return B
         return orthonormal(B - self.step / curvature * gradient)
 
-    def _samples(self, tasks: TaskData, rng: RandomSource) -> Samples:
-        """Return what gives the rows of a part: all rows, always, unless they are split."""
+    def _parts(self, tasks: TaskData, rng: RandomSource, *, with_start: bool) -> _Parts:
+        """Deal the rows to 2 L parts, and one more for the start, or leave them together."""
         if not self.split:
-            return lambda _: tasks
+            return _Parts(tasks=tasks, folds=None, iterations=self.iterations)
         if not isinstance(tasks, TaskRows):
             raise DataError("sample splitting needs rows, not statistics; turn split off")
-        parts = 2 * self.iterations + 1
-        fewest, needed = int(tasks.counts.min()), parts * self.rank
+        n_parts = 2 * self.iterations + with_start
+        fewest, needed = int(tasks.counts.min()), n_parts * self.rank
         if fewest < needed:
             raise DataError(
                 f"sample splitting needs (2 iterations + 1) rank = {needed} rows a task, the "
                 f"smallest task has {fewest}; lower iterations to at most "
-                f"{max(0, (fewest // self.rank - 1) // 2)}, add rows or turn split off"
+                f"{max(0, (fewest // self.rank - with_start) // 2)}, add rows or turn split off"
             )
-        folds = tasks.folds(parts, generator(rng))
-        return lambda part: tasks.select(folds == part)
+        folds = tasks.folds(n_parts, generator(rng))
+        return _Parts(tasks=tasks, folds=folds, iterations=self.iterations)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Parts:
+    """The rows for each step: all of them, or disjoint parts (Algorithm 1, sample-split)."""
+
+    tasks: TaskData
+    folds: NDArray[np.int64] | None  # (n_rows,), the part of each row
+    iterations: int
+
+    def for_weights(self, iteration: int) -> TaskData:
+        return self._part(iteration)
+
+    def for_gradient(self, iteration: int) -> TaskData:
+        return self._part(self.iterations + iteration)
+
+    def for_start(self) -> TaskData:
+        return self._part(2 * self.iterations)
+
+    def _part(self, number: int) -> TaskData:
+        if self.folds is None or not isinstance(self.tasks, TaskRows):
+            return self.tasks
+        return self.tasks.select(self.folds == number)
 
 
 def _status(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cobandits.errors import ConfigurationError, DataError, RankError
 from cobandits.estimate import Estimate, History, Status
-from cobandits.linalg import factor
+from cobandits.linalg import factor, orthonormal
 from cobandits.metrics import relative_error
 from cobandits.randomness import RandomSource
 from cobandits.tasks import TaskData
@@ -22,6 +22,7 @@ __all__ = [
     "Progress",
     "Record",
     "check_at_least",
+    "check_iterations",
     "check_positive",
     "check_rank",
     "check_rows",
@@ -78,7 +79,12 @@ class Record:
         """Note the cost of ``B W``, and its error where the truth is known."""
         self._costs.append(cost)
         if self._truth is not None:
-            self._errors.append(relative_error(B @ W, self._truth))
+            Theta = B @ W
+            if Theta.shape != self._truth.shape:
+                raise ConfigurationError(
+                    f"truth must be theta, {Theta.shape}, got shape {self._truth.shape}"
+                )
+            self._errors.append(relative_error(Theta, self._truth))
         if self._progress is not None:
             self._progress(len(self._costs) - 1, self._limit, cost)
 
@@ -140,7 +146,7 @@ def starting_basis(start: Estimate, tasks: TaskData, rank: int) -> Floats:
             f"the start has a basis of shape {start.basis.shape}, the fit needs "
             f"{(tasks.dim, rank)}; start from an estimate of the same features and rank"
         )
-    return start.basis
+    return orthonormal(start.basis)
 
 
 def free_parameters(tasks: TaskData, rank: int) -> int:
@@ -167,6 +173,13 @@ def check_rank(rank: int, tasks: TaskData) -> None:
             f"rank must be from 1 to min(d, T) = min({tasks.dim}, {tasks.n_tasks}) = {largest}, "
             f"got {rank}; lower rank or add tasks"
         )
+
+
+def check_iterations(value: int) -> None:
+    """Refuse a number of iterations that is not a whole number from 1 up."""
+    if not isinstance(value, int | np.integer):
+        raise ConfigurationError(f"iterations must be a whole number, got {value!r}")
+    check_at_least("iterations", value, 1)
 
 
 def check_positive(name: str, value: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 
 from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
-from cobandits.estimators.altgdmin import spectral_start
+from cobandits.estimators.altgdmin import AltGDMin
 from cobandits.estimators.base import (
     Progress,
     Record,
     check_at_least,
+    check_iterations,
     check_rank,
     check_rows,
     finished,
@@ -39,6 +41,7 @@ _ROUNDS = 2  # of estimating the variances and fitting with their ratio
 _PATIENCE = 4  # ranks to try beyond the best one
 _TIGHT = 2.5  # rows a parameter, below which two starts are tried
 _TIGHT_IF_SMALL, _SMALL = 4.0, 1000  # the same, where there are fewer rows than this
+_WARM_UP = 50  # iterations of AltGDMin that lead to the second start
 _RUNAWAY = 1e3  # times the usual size: weights that grow without bound
 _HOLD = 0.02  # the ridge that holds them, as a share of the rows' own curvature
 
@@ -92,7 +95,7 @@ class LowRank:
                 raise ConfigurationError(f"ridge must be a number or 'auto', got {self.ridge!r}")
         else:
             check_at_least("ridge", self.ridge, 0)
-        check_at_least("iterations", self.iterations, 1)
+        check_iterations(self.iterations)
         check_at_least("tolerance", self.tolerance, 0)
 
     def fit(
@@ -114,13 +117,21 @@ class LowRank:
             B, ridge = self._empirical_ridge(cost, B)
             cost = Projection.of(tasks, ridge)
 
+        steps = itertools.count()
+
+        def report(_: int, limit: int, value: float) -> None:
+            if progress is not None:  # several descents count as one
+                step = next(steps)
+                progress(step, max(step, limit), value)
+
         def new_record() -> Record:
-            return Record(self.iterations, truth, progress)
+            return Record(self.iterations, truth, report)
 
         found = self._settled(cost, B, new_record)
         tight = _is_tight(tasks, B.shape[1])
         if start is None and (tight or found.status.outcome == "refused"):
-            other = self._settled(cost, spectral_start(tasks, B.shape[1]), new_record)
+            other_start = AltGDMin(rank=B.shape[1], iterations=_WARM_UP).fit(tasks).basis
+            other = self._settled(cost, other_start, new_record)
             found = min(found, other, key=_preference)
         return finished(
             tasks,
@@ -136,7 +147,7 @@ class LowRank:
         if self.rank != "auto":
             if start is not None:
                 return starting_basis(start, cost.tasks, self.rank)
-            return cost.start(self.rank)
+            return cost.scaling.start(self.rank)
         _, B = self._best_rank(cost)
         return B if start is None or start.basis.shape != B.shape else start.basis
 
@@ -157,7 +168,7 @@ class LowRank:
         tasks = cost.tasks
         n, rounding = tasks.n_rows, tasks.rounding
         largest = min(tasks.dim, tasks.n_tasks)
-        B = cost.start(1)
+        B = cost.scaling.start(1)
         best: tuple[float, int, Floats] = (np.inf, 1, B)
         for rank in range(1, largest + 1):
             parameters = free_parameters(tasks, rank)
@@ -180,8 +191,7 @@ class LowRank:
         Or the spectral start, where that has the lower cost.
         """
         grown = orthonormal(np.column_stack([B, cost.scaling.directions(G, 1)]))
-        starts = (grown, cost.start(grown.shape[1]))
-        return min(starts, key=lambda start: float(cost.fit(start).costs.sum()))
+        return min(grown, cost.scaling.start(grown.shape[1]), key=cost.at)
 
     def _empirical_ridge(self, cost: Projection, B: Floats) -> tuple[Floats, Ridge]:
         """Return a basis and the ridge of each feature that the data suggest, (d,).
@@ -191,12 +201,11 @@ class LowRank:
         and once more from a fit with the ridge that they give.
         """
         tasks, rank = cost.tasks, B.shape[1]
-        squares = np.diagonal(tasks.gram()) / tasks.n_rows
-        scale = np.where(squares > 0, squares, 1.0)  # (d,)
+        scale = cost.scaling.units**2  # (d,)
         spare = tasks.n_rows - _COUNTED * free_parameters(tasks, rank)
         spare = max(spare, _LEAST_SPARE * tasks.n_rows)
         B = self._settled(cost, B, _unrecorded).basis
-        ridge = _HOLD * float(tasks.counts.mean()) * scale
+        ridge = cost.scaling.ridge(_HOLD)
         for _ in range(_ROUNDS):
             found = self._roughly(Projection.of(tasks, ridge), B)
             B, Theta = found.basis, found.basis @ found.weights
@@ -225,8 +234,9 @@ class LowRank:
         sizes = _sizes(found)
         if sizes.max() <= _RUNAWAY * np.median(sizes):
             return found
-        hold = cost.ridge + _HOLD * cost.scaling.rows_variance
-        held = self._roughly(Projection.of(cost.tasks, hold), start)
+        held = Projection.of(cost.tasks, cost.ridge + cost.scaling.ridge(_HOLD)).descend(
+            start, new_record(), iterations=self.iterations, tolerance=_ROUGH
+        )
         found = descended(held.basis)
         usual = _sizes(held).clip(min=np.median(_sizes(held)))
         if (_sizes(found) <= _RUNAWAY * usual).all():

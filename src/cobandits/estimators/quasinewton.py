@@ -18,14 +18,14 @@ __all__ = ["Projection", "Scaling", "Solution"]
 
 Floats = NDArray[np.floating]
 
-_PAIRS = 10  # of L-BFGS
+_PAIRS = 6  # of L-BFGS
 _FIRST_STEP = 0.8  # of the scaled gradient, before there is a pair
 _LONGEST_STEP = 1.0  # in B, whose columns have norm 1: a longer one may leave the basin
 _SUFFICIENT = 1e-4  # share of the promised fall that a step must give
 _CURVATURE = 1e-10  # least cosine between a step and its change of gradient
 _MOST_TRIALS = 30  # of step lengths
 _STALLED = 1e-6  # share of the cost: a promise below it may be lost in rounding
-_LIFT = 1e-10  # of a diagonal, relative to its mean
+_LIFT = 1e-10  # of a diagonal, so that a matrix can be inverted
 
 
 class Solution(NamedTuple):
@@ -56,37 +56,40 @@ class Projection:
         """Take the cost of these tasks, with a ridge a task and feature."""
         return cls(tasks=tasks, ridge=ridge, scaling=Scaling.of(tasks, ridge))
 
-    def fit(self, B: Floats) -> Fit:
-        """Return the best weights in ``B``, their costs, and half the gradient of ``f``."""
-        return self.tasks.least_squares(B, self.ridge)
+    def at(self, B: Floats) -> float:
+        """Return the cost at a basis."""
+        return float(self.tasks.least_squares(B, self.ridge).costs.sum())
 
-    def start(self, rank: int) -> Floats:
-        """Return a start of this rank; see :meth:`Scaling.start`."""
-        return self.scaling.start(rank)
+    def descend(
+        self, start: Floats, record: Record, *, iterations: int, tolerance: float
+    ) -> Solution:
+        """Go down from ``start`` until no step promises to lower the cost by much.
 
-    def descend(self, B: Floats, record: Record, *, iterations: int, tolerance: float) -> Solution:
-        """Go down from ``B`` until no step promises to lower the cost by much."""
-        fit = self.fit(B)
+        ``B`` is, on the way, the basis for features in units of their root mean square.
+        """
+        units = self.scaling.units[:, None]  # (d, 1)
+        B = orthonormal(start * units)
+        fit = self._scaled_fit(B)
         memory = _Memory()
         rounding = self.tasks.rounding
         iteration = 0
 
         def ended(outcome: Literal["converged", "limit", "refused"], message: str) -> Solution:
-            basis = orthonormal(B)
-            final = self.fit(basis)
+            basis = orthonormal(B / units)
+            final = self.tasks.least_squares(basis, self.ridge)
             status = Status(outcome=outcome, message=message, iterations=iteration)
             return Solution(basis, final.weights, float(final.costs.sum()), status, record)
 
         while True:
             cost = float(fit.costs.sum())
-            record.note(cost, B, fit.weights)
+            record.note(cost, B / units, fit.weights)
             if cost <= rounding:
                 return ended("converged", "the rows are fitted exactly")
             inverse = self.scaling.inverse(fit.weights)
             direction, promise = memory.direction(fit.gradient, inverse)
             if promise <= tolerance * cost:
                 return ended("converged", "no step lowers the cost further")
-            if iteration == iterations:
+            if iteration >= iterations:
                 return ended("limit", "raise iterations")
             found = self._search(B, cost, direction, promise)
             if found is None and memory.pairs:  # once more, along the plain scaled gradient
@@ -101,6 +104,12 @@ class Projection:
             memory.add(B_next - B, fit_next.gradient - fit.gradient)
             B, fit, iteration = B_next, fit_next, iteration + 1
 
+    def _scaled_fit(self, B: Floats) -> Fit:
+        """Return the best weights, their costs and half the gradient, for scaled features."""
+        units = self.scaling.units[:, None]
+        fit = self.tasks.least_squares(B / units, self.ridge)
+        return fit._replace(gradient=fit.gradient / units)
+
     def _search(
         self, B: Floats, cost: float, direction: Floats, promise: float
     ) -> tuple[Floats, Fit] | None:
@@ -108,7 +117,7 @@ class Projection:
         length = 1.0
         for _ in range(_MOST_TRIALS):
             B_next = B + length * direction
-            fit = self.fit(B_next)
+            fit = self._scaled_fit(B_next)
             change = float(fit.costs.sum()) - cost
             if change <= -_SUFFICIENT * length * promise:
                 return B_next, fit
@@ -162,11 +171,14 @@ class _Inverse(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scaling:
-    """Second moments of the features, which make the cost near spherical in ``B``."""
+    """Second moments of the features, which make the cost near spherical in ``B``.
+
+    They are those of features in units of their root mean square.
+    """
 
     counts: NDArray[np.int64]  # (T,)
+    units: Floats  # (d,), root mean squares of the features
     moments: Floats  # (d, T), covariance of features and reward in each task
-    variance: float  # mean variance of a feature
     inverse_root: Floats  # (d, d), S with S S' = inverse of the covariance
     inverse_moment: Floats  # (d, d), inverse of the mean of phi phi'
 
@@ -175,24 +187,26 @@ class Scaling:
         """Take the moments of the features of all tasks together, with a ridge as if rows."""
         counts = tasks.counts
         means, reward_means, products = tasks.averages()
-        moment = _lifted(tasks.covariance(means))
-        moment[np.diag_indices(tasks.dim)] += ridge / counts.mean()
-        variance = float(np.trace(moment)) / tasks.dim
-        inverse_root = inverse_cholesky(moment)
-        moment += (means * (counts / tasks.n_rows)) @ means.T
-        moment_root = inverse_cholesky(moment)
+        C = tasks.covariance(means)
+        squares = np.diagonal(C) + means**2 @ counts / tasks.n_rows
+        units = np.sqrt(np.where(squares > 0, squares, 1.0))
+        C /= np.outer(units, units)
+        C[np.diag_indices(tasks.dim)] += _LIFT + ridge / (counts.mean() * units**2)
+        inverse_root = inverse_cholesky(C)
+        scaled_means = means / units[:, None]
+        C += (scaled_means * (counts / tasks.n_rows)) @ scaled_means.T
+        moment_root = inverse_cholesky(C)
         return cls(
             counts=counts,
+            units=units,
             moments=products - means * reward_means,
-            variance=variance,
             inverse_root=inverse_root,
             inverse_moment=moment_root @ moment_root.T,
         )
 
-    @property
-    def rows_variance(self) -> float:
-        """The curvature that a task's rows give to its weights: rows times variance."""
-        return float(self.counts.mean()) * self.variance
+    def ridge(self, share: float) -> Floats:
+        """Return the ridge of each feature, (d,), that weighs as this share of a task's rows."""
+        return np.asarray(share * self.counts.mean() * self.units**2)
 
     def start(self, rank: int) -> Floats:
         """Return the top directions of the tasks' covariances of features and reward.
@@ -204,8 +218,8 @@ class Scaling:
 
     def directions(self, moments: Floats, rank: int) -> Floats:
         """Return the basis whose span predicts ``moments``, (d, T), best, (d, r)."""
-        whitened = self.inverse_root.T @ moments
-        return orthonormal(self.inverse_root @ top_left_vectors(whitened, rank))
+        vectors = top_left_vectors(self._whitened(moments), rank)
+        return orthonormal(self.inverse_root @ vectors / self.units[:, None])
 
     def strength(self, G: Floats) -> float:
         """Return the variance of a noise whose pulled-back rows would be as strong as ``G``.
@@ -215,20 +229,14 @@ class Scaling:
         such a matrix is near ``sqrt(v) (sqrt(d) + sqrt(T))``.
         """
         d, T = G.shape
-        whitened = self.inverse_root.T @ G / np.sqrt(np.maximum(self.counts, 1))
+        whitened = self._whitened(G) / np.sqrt(np.maximum(self.counts, 1))
         return float(np.linalg.norm(whitened, 2) / (np.sqrt(d) + np.sqrt(T))) ** 2
+
+    def _whitened(self, moments: Floats) -> Floats:
+        return self.inverse_root.T @ (moments / self.units[:, None])
 
     def inverse(self, W: Floats) -> _Inverse:
         """Return the approximate inverse Hessian at the weights ``W``."""
         weighted = np.asarray(W * self.counts @ W.T, np.float64)  # (r, r)
         weighted.flat[:: len(weighted) + 1] += _LIFT * weighted.trace() or 1.0
         return _Inverse(self.inverse_moment, np.linalg.inv(weighted))
-
-
-def _lifted(M: Floats) -> Floats:
-    """Return the semidefinite ``M`` with its diagonal raised so that it can be inverted."""
-    diagonal = np.diagonal(M)
-    usual = float(diagonal.mean()) or 1.0
-    lifted = M.astype(np.float64)
-    np.fill_diagonal(lifted, diagonal + _LIFT * np.where(diagonal > 0, diagonal, usual))
-    return lifted
