@@ -12,6 +12,7 @@ from cobandits.estimators.altgd import AltGD, _balanced, _Cost, _stepped
 from cobandits.estimators.altgdmin import AltGDMin, spectral_start
 from cobandits.estimators.base import Record
 from cobandits.metrics import relative_error
+from cobandits.tasks import TaskRows
 from tests.support import cost_of, drawn, flat, optimum_near_truth
 
 EXACT = AltGD(rank=2, tolerance=1e-15, iterations=20_000)
@@ -28,6 +29,20 @@ def test_recovers_theta_without_noise(seed: int, unequal: bool) -> None:
     assert estimate.history.errors is not None
     assert estimate.history.errors[0] > 0.1
     assert estimate.history.errors[-1] < 1e-10
+
+
+def test_rounding_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a pass over the rewards, and does not change while it descends."""
+    tasks = drawn().tasks
+    measured, calls = tasks.rounding, []
+
+    def counted(tasks: TaskRows) -> float:
+        calls.append(tasks)
+        return measured
+
+    monkeypatch.setattr(TaskRows, "rounding", property(counted))
+    assert AltGD(rank=2).fit(tasks).status.iterations > 10
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("unequal", [False, True])

@@ -9,9 +9,12 @@ import pickle
 import tempfile
 import zipfile
 from collections.abc import Hashable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas
+import polars
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +24,7 @@ from cobandits.errors import CobanditsError, DataError, ModelFileError, UnknownT
 from cobandits.estimate import Estimate, History, Status
 from cobandits.estimators import LowRank
 from cobandits.metrics import relative_error
+from cobandits.tasks import TaskRows
 from tests.support import drawn, flat
 
 
@@ -83,6 +87,12 @@ def test_label_that_cannot_be_hashed_is_unknown_too() -> None:
         small().predict(np.ones((1, 5)), [["a"]])  # type: ignore[list-item]
 
 
+def test_many_unknown_labels_are_named_at_once() -> None:
+    """A hundred thousand of them take seconds if each is compared with those before."""
+    with pytest.raises(UnknownTaskError, match=r"0, 1, 2, 3, 4 and 99995 more; fit again"):
+        small().codes(range(100_000))
+
+
 @pytest.mark.parametrize("shape", [(2, 5), (3, 4), (3,), (3, 5, 1)])
 def test_features_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(DataError, match=r"expected features \(3, 5\), one row a label, got"):
@@ -96,6 +106,9 @@ def test_theta_of_labels_in_any_order() -> None:
     assert not found[:, 1].any()
     assert estimate.theta_of([]).shape == (5, 0)
     assert not estimate.theta_of(["new"]).any()
+    alone = small()
+    alone.theta_of(["c"])
+    assert "theta" not in vars(alone)  # for a few tasks, that of all is not computed
 
 
 def test_parts_that_do_not_fit_together_are_refused() -> None:
@@ -108,6 +121,20 @@ def test_parts_that_do_not_fit_together_are_refused() -> None:
     ):
         with pytest.raises(DataError, match=r"expected basis \(d, r\), weights \(r, T\)"):
             Estimate(basis=basis, weights=weights, labels=tuple(labels))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_parts_that_are_not_finite_are_refused(value: float) -> None:
+    B, W = np.eye(4)[:, :2], np.ones((2, 3))
+    with pytest.raises(DataError, match=r"the basis must be finite, .* scale the features"):
+        Estimate(basis=np.full((4, 2), value), weights=W, labels=(0, 1, 2))
+    with pytest.raises(DataError, match=r"the weights must be finite, .* scale the features"):
+        Estimate(basis=B, weights=np.full((2, 3), value), labels=(0, 1, 2))
+
+
+def test_labels_that_are_there_twice_are_refused() -> None:
+    with pytest.raises(DataError, match="expected 3 different labels, one a task, got 2"):
+        small(labels=("a", "b", "a"))
 
 
 def test_singular_values_are_those_of_theta() -> None:
@@ -158,8 +185,10 @@ def test_bases_of_different_shapes_cannot_be_aligned() -> None:
 
 
 LABELS: list[Hashable] = [
-    "text", "", "ünï", "a\nb", '"', 0, -5, 10**40, 2.5, 1e300, True, None,
+    "text", "", "ünï", "a\nb", '"', 7, -5, 10**40, 2.5, 1e300, True, None,
     (), ("a", 1), ("a", (1, None, (2.5, False))), ({}.__class__.__name__, "tuple"),
+    datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, 2, 3, 4),
+    ("a", datetime.datetime(2024, 2, 29, tzinfo=datetime.UTC)),
     np.int64(4), np.str_("n"), np.float32(0.5), np.bool_(False),
 ]  # fmt: skip
 
@@ -194,12 +223,19 @@ def test_any_labels_come_back(labels: list[Hashable]) -> None:
         check_equal(Estimate.load(Path(directory) / "model"), estimate)
 
 
-@pytest.mark.parametrize("label", [datetime.date(2024, 1, 1), frozenset({1}), b"x", 1j, object()])
+@pytest.mark.parametrize("label", [datetime.timedelta(1), frozenset({1}), b"x", 1j, object()])
 def test_label_that_cannot_be_saved_is_refused(tmp_path: Path, label: Hashable) -> None:
     for labels in ((label,), (("a", label),)):
         with pytest.raises(DataError, match="cannot be saved; use strings, numbers"):
             small(labels).save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_time_that_a_file_would_round_is_refused(tmp_path: Path) -> None:
+    small((pandas.Timestamp(1_000),)).save(tmp_path / "model")  # whole microseconds
+    assert Estimate.load(tmp_path / "model").labels == (pandas.Timestamp(1_000),)
+    with pytest.raises(DataError, match="of type Timestamp cannot be saved"):
+        small((pandas.Timestamp(1),)).save(tmp_path / "model")
 
 
 def test_what_is_optional_may_be_missing(tmp_path: Path) -> None:
@@ -432,3 +468,33 @@ def test_estimate_of_float32_rows_is_saved_whole(tmp_path: Path) -> None:
     estimate = LowRank(rank=2).fit(flat(tasks.rows.astype(np.float32), tasks.rewards, tasks.owners))
     estimate.save(tmp_path / "model")
     check_equal(Estimate.load(tmp_path / "model"), estimate)
+
+
+# ---- frames
+
+
+def test_predict_takes_the_columns_of_a_frame_by_name() -> None:
+    rng = np.random.default_rng(0)
+    frame = polars.DataFrame(
+        {
+            "city": ["a", "b"] * 20,
+            **{name: rng.standard_normal(40) for name in "xyz"},
+            "clicks": rng.standard_normal(40),
+        }
+    )
+    tasks = TaskRows.from_frame(frame, task="city", reward="clicks", intercept=True)
+    estimate = LowRank(rank=2).fit(tasks)
+    wide = np.column_stack([frame[name].to_numpy() for name in "xyz"] + [np.ones(40)])
+    expected = estimate.predict(wide, frame["city"].to_list())
+    for other in (frame, frame.select("z", "city", "y", "x"), frame.to_pandas()):
+        found = estimate.predict(other, frame["city"].to_list())
+        np.testing.assert_array_equal(found, expected)
+    with pytest.raises(DataError, match=r"no column z; the fit used: x, y, z, \(intercept\)"):
+        estimate.predict(frame.drop("z"), frame["city"].to_list())
+    with pytest.raises(DataError, match="no feature names"):
+        replace(small(), feature_names=None).predict(frame, ["a"] * 40)
+
+
+def test_one_string_is_not_a_list_of_labels() -> None:
+    with pytest.raises(DataError, match=r"such as \['ab'\], not one string"):
+        small().predict(np.ones((2, 5)), "ab")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
@@ -62,11 +63,14 @@ def test_intercept_alone_is_a_feature(make: Make) -> None:
         TaskRows.from_frame(frame, task="city", reward="clicks")
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "pq", "csv", "CSV"])
+@pytest.mark.parametrize("suffix", ["parquet", "pq", "csv", "CSV", "tsv"])
 def test_file_becomes_tasks(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"rows.{suffix}"
     frame = polars.DataFrame({**COLUMNS, "c": [1, 0, 1, 1]})
-    frame.write_csv(path) if suffix.lower() == "csv" else frame.write_parquet(path)
+    if suffix.lower() in ("csv", "tsv"):
+        frame.write_csv(path, separator="\t" if suffix == "tsv" else ",")
+    else:
+        frame.write_parquet(path)
     check_rows(TaskRows.from_file(path, task="city", reward="clicks"))
     check_rows(TaskRows.from_file(str(path), task="city", reward="clicks"))
 
@@ -106,6 +110,9 @@ MISSING_LABELS: dict[str, Frame] = {
     "pandas objects": Pandas(
         {"task": pandas.Series(["x", float("nan")], dtype=object), "y": [1, 2], "x": [1, 2]}
     ),
+    "pandas NA": Pandas(
+        {"task": pandas.Series(["x", pandas.NA], dtype=object), "y": [1, 2], "x": [1, 2]}
+    ),
     "pandas integers": Pandas(
         {"task": pandas.array([1, None], dtype="Int64"), "y": [1, 2], "x": [1, 2]}
     ),
@@ -128,24 +135,57 @@ def test_missing_and_infinite_numbers_are_counted(
     make: Make, column: str, value: float | None
 ) -> None:
     columns: dict[str, list[object]] = {**COLUMNS, column: [value, 1.0, value, 2.0]}
-    with pytest.raises(DataError, match=f"column {column} has 2 missing or infinite values; fill"):
+    kind = "infinite" if value == float("inf") else "missing"
+    with pytest.raises(DataError, match=f"column {column} has 2 {kind} values; fill"):
         TaskRows.from_frame(make(columns), task="city", reward="clicks")
 
 
 @makers
 def test_missing_whole_numbers_are_counted(make: Make) -> None:
     columns: dict[str, list[object]] = {**COLUMNS, "b": [1, None, 3, 4]}
-    with pytest.raises(DataError, match=r"column b .*missing"):
+    with pytest.raises(DataError, match="column b has 1 missing value;"):
         TaskRows.from_frame(make(columns), task="city", reward="clicks")
 
 
 @makers
 def test_text_is_no_feature(make: Make) -> None:
     columns: dict[str, list[object]] = {**COLUMNS, "b": ["red", "blue", "red", "red"]}
-    with pytest.raises(DataError, match=r"column b holds .*; encode or drop it, or name the feat"):
+    with pytest.raises(DataError, match="column b holds text; drop it or name the features"):
         TaskRows.from_frame(make(columns), task="city", reward="clicks")
     tasks = TaskRows.from_frame(make(columns), task="city", reward="clicks", features=["a", "c"])
     assert tasks.dim == 2
+
+
+@makers
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        (["high", "low", None, "low"], "text"),
+        ([datetime.datetime(2024, 1, day) for day in (1, 2, 3, 4)], "times"),
+        ([datetime.timedelta(day) for day in (1, 2, 3, 4)], "durations"),
+    ],
+)
+def test_rewards_must_be_numbers(make: Make, column: list[object], kind: str) -> None:
+    frame = make({**COLUMNS, "clicks": column})
+    with pytest.raises(DataError, match=f"column clicks holds {kind}; rewards must be numbers"):
+        TaskRows.from_frame(frame, task="city", reward="clicks")
+
+
+@makers
+def test_truth_values_and_decimals_with_missing_ones_are_counted(make: Make) -> None:
+    for column in ([True, None, False, None], [Decimal("1.5"), None, Decimal(2), None]):
+        frame = make({**COLUMNS, "c": column})
+        with pytest.raises(DataError, match="column c has 2 missing values"):
+            TaskRows.from_frame(frame, task="city", reward="clicks")
+    whole = make({**COLUMNS, "c": [Decimal("1.5"), Decimal(2), Decimal(3), Decimal(4)]})
+    tasks = TaskRows.from_frame(whole, task="city", reward="clicks", features=["c"])
+    assert tasks.rows[:, 0].tolist() == [1.5, 3, 2, 4]
+
+
+def test_a_lazy_frame_is_to_be_collected() -> None:
+    lazy = cast(Frame, polars.DataFrame(COLUMNS).lazy())
+    with pytest.raises(DataError, match=r"call \.collect\(\) first"):
+        columns_of(lazy, task="city", reward="clicks")
 
 
 @makers
@@ -179,7 +219,7 @@ def test_columns_named_by_numbers_are_asked_for_by_name() -> None:
 @makers
 def test_empty_frame_has_no_rows(make: Make) -> None:
     columns: dict[str, list[object]] = {name: [] for name in ("city", "clicks", "a")}
-    with pytest.raises(DataError, match=r"no rows|holds"):
+    with pytest.raises(DataError, match="there are no rows"):
         TaskRows.from_frame(make(columns), task="city", reward="clicks")
 
 
@@ -196,7 +236,9 @@ def test_frame_is_not_changed() -> None:
 def test_missing_file_and_unknown_suffix(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no file .*; check the path"):
         read_frame(tmp_path / "rows.csv")
-    with pytest.raises(DataError, match=r"expected a file that ends in \.parquet, \.pq, \.csv"):
+    with pytest.raises(
+        DataError, match=r"expected a file that ends in \.parquet, \.pq, \.csv, \.tsv"
+    ):
         read_frame(tmp_path / "rows.xlsx")
 
 
@@ -218,6 +260,27 @@ def test_file_of_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(b"")
     with pytest.raises(DataError, match="cannot be read"):
         read_frame(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "separator", "words"),
+    [
+        ("rows.csv", ";", "semicolons between columns, expected commas"),
+        ("rows.csv", "\t", "tabs between columns, expected commas"),
+        ("rows.tsv", ",", "commas between columns, expected tabs"),
+    ],
+)
+def test_another_separator_is_named(tmp_path: Path, name: str, separator: str, words: str) -> None:
+    path = tmp_path / name
+    path.write_text("city;clicks;a\nRome;1,5;2\n".replace(";", separator))
+    with pytest.raises(DataError, match=words):
+        read_frame(path)
+
+
+def test_a_file_with_one_column_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("clicks\n1\n2\n")
+    assert list(read_frame(path).columns) == ["clicks"]
 
 
 def test_without_polars_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

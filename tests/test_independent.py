@@ -11,7 +11,7 @@ from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimators.independent import Independent, Pooled, _left_out_errors, _penalties
 from cobandits.metrics import relative_error
 from cobandits.tasks import TaskRows
-from tests.support import Floats, cost_of, drawn, flat, parts
+from tests.support import Floats, Real, cost_of, drawn, flat, of_type, parts
 
 SHAPES = [(8, 3, False), (8, 30, False), (20, 15, True), (30, 8, True)]  # d, n, unequal
 
@@ -76,7 +76,8 @@ def test_left_out_errors_are_those_of_leaving_rows_out(n: int, d: int) -> None:
 @pytest.mark.parametrize("noise", [0.01, 1.0, 10.0])
 def test_chosen_ridge_of_one_task_is_that_of_scikit_learn(noise: float) -> None:
     tasks = drawn(d=12, T=1, r=1, n=25, noise=noise).tasks
-    model = RidgeCV(alphas=_penalties(tasks), fit_intercept=False).fit(tasks.rows, tasks.rewards)
+    scaled = tasks.rows / np.sqrt(tasks.mean_squares())
+    model = RidgeCV(alphas=_penalties(tasks), fit_intercept=False).fit(scaled, tasks.rewards)
     assert Independent().choose_ridge(tasks) == pytest.approx(model.alpha_)
 
 
@@ -85,12 +86,16 @@ def test_chosen_ridge_has_the_least_error_over_all_tasks(d: int, n: int, unequal
     tasks = tasks_of(d, n, unequal, noise=1.0)
     penalties = _penalties(tasks)
     assert len(penalties) >= 8
-    errors = sum(_left_out_errors(Phi, y, penalties) for Phi, y in parts(tasks))
+    units = np.sqrt(tasks.mean_squares())
+    errors = sum(_left_out_errors(Phi / units, y, penalties) for Phi, y in parts(tasks))
     chosen = Independent().choose_ridge(tasks)
     assert chosen == penalties[np.argmin(errors)]
     fitted = Independent().fit(tasks)
-    np.testing.assert_array_equal(fitted.theta, Independent(ridge=chosen).fit(tasks).theta)
-    assert f"{chosen:.3g}" in fitted.status.message
+    scaled = flat(tasks.rows / units, tasks.rewards, tasks.owners)
+    expected = Independent(ridge=chosen).fit(scaled)
+    assert relative_error(fitted.theta * units[:, None], expected.theta) < 1e-9
+    assert fitted.history.costs.tolist() == pytest.approx(expected.history.costs.tolist())
+    assert f"ridge {chosen:.3g} times the features' mean squares" in fitted.status.message
 
 
 def test_chosen_ridge_is_near_the_best_for_the_truth() -> None:
@@ -162,3 +167,72 @@ def test_pooled_has_least_norm_where_rows_do_not_determine_it(n: int) -> None:
     estimate = Pooled().fit(TaskRows.from_arrays(rows, rewards, np.arange(n) % 2))
     theta = np.linalg.lstsq(rows, rewards, rcond=1e-8)[0]
     np.testing.assert_allclose(estimate.theta[:, 0], theta, atol=1e-9)
+
+
+# ---- features that are hard to solve for
+
+
+def with_a_huge_feature(dtype: Real, n: int = 60) -> tuple[TaskRows, Floats]:
+    """Return rows with a time in seconds among the features, which changes nothing."""
+    rng = np.random.default_rng(5)
+    rows = np.column_stack([rng.standard_normal((n, 3)), np.full(n, 1.7e9) + np.arange(n) * 1e5])
+    theta = np.array([1.0, -2.0, 0.0, 0.0])
+    return flat(of_type(rows, dtype), of_type(rows @ theta, dtype), np.arange(n) % 2), theta
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("zero", [False, True])
+def test_huge_feature_does_not_hide_the_others(dtype: Real, zero: bool) -> None:
+    tasks, theta = with_a_huge_feature(dtype)
+    if zero:  # a feature that is always zero is no reason to take others as zero
+        rows = np.column_stack([tasks.rows, 0 * tasks.rows[:, 0]])
+        tasks, theta = flat(rows, tasks.rewards, tasks.owners), np.append(theta, 0)
+    tolerance = 1e-6 if dtype is np.float64 else 1e-3
+    exact = (Pooled(), Independent(ridge=0.0))
+    for estimate in (
+        *(estimator.fit(tasks.statistics()) for estimator in exact),
+        *(estimator.fit(tasks) for estimator in exact),
+        Independent().fit(tasks),
+    ):
+        np.testing.assert_allclose(estimate.theta, np.tile(theta[:, None], 2), atol=tolerance)
+
+
+def test_huge_feature_and_one_that_is_there_twice() -> None:
+    """Least norm shares the weight of the pair; the other features keep theirs."""
+    tasks, _ = with_a_huge_feature(np.float64)
+    rows = np.column_stack([tasks.rows, tasks.rows[:, 1]])
+    for estimate in (
+        Pooled().fit(flat(rows, tasks.rewards, tasks.owners)),
+        Independent(ridge=0.0).fit(flat(rows, tasks.rewards, tasks.owners)),
+        Independent(ridge=0.0).fit(flat(rows, tasks.rewards, tasks.owners).statistics()),
+    ):
+        theta = np.array([1.0, -1.0, 0.0, 0.0, -1.0])
+        np.testing.assert_allclose(estimate.theta, np.tile(theta[:, None], 2), atol=1e-5)
+
+
+def test_chosen_ridge_does_not_depend_on_units() -> None:
+    tasks = tasks_of(8, 15, True, noise=1.0)
+    units = np.geomspace(1e-6, 1e6, 8)
+    one = Independent().fit(tasks)
+    other = Independent().fit(flat(tasks.rows * units, tasks.rewards, tasks.owners))
+    assert relative_error(other.theta * units[:, None], one.theta) < 1e-9
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("ridge", [0.0, 1e-300, 1e-20, 1e-14, 1e-7])
+@pytest.mark.parametrize("n", [4, 40])
+def test_collinear_features_with_a_penalty_that_rounding_hides(
+    n: int, ridge: float, dtype: Real
+) -> None:
+    rng = np.random.default_rng(n)
+    rows = of_type(rng.standard_normal((n, 6)), dtype)
+    rows[:, 4], rows[:, 5] = rows[:, 0], rows[:, 1] + rows[:, 2]
+    rewards = rows @ np.arange(1, 7).astype(rows.dtype)
+    tasks = flat(rows, rewards, np.zeros(n, np.int64))
+    expected = np.linalg.lstsq(rows.astype(np.float64), rewards, rcond=1e-5)[0]
+    tolerance = 1e-6 if dtype is np.float64 else 1e-3
+    for estimate in (Independent(ridge=ridge).fit(tasks), Pooled(ridge=ridge).fit(tasks)):
+        np.testing.assert_allclose(estimate.theta[:, 0], expected, atol=tolerance)
+    if dtype is np.float64:
+        estimate = Independent(ridge=ridge).fit(tasks.statistics())
+        np.testing.assert_allclose(estimate.theta[:, 0], expected, atol=tolerance)

@@ -199,8 +199,8 @@ def test_statistics_give_the_same_passes(d: int, ridge: float) -> None:
     np.testing.assert_allclose(costs, costs_rows, atol=1e-9)
 
 
-@pytest.mark.parametrize("penalty", [0.0, 1e-3, 5.0])
-def test_ridge_equals_stacked_least_squares(penalty: float) -> None:
+@pytest.mark.parametrize("penalty", [0.0, 1e-3, 5.0, np.geomspace(1e-3, 1e3, 6), np.eye(6)[2]])
+def test_ridge_equals_stacked_least_squares(penalty: Ridge) -> None:
     d = 6
     data = sample(d, [3, 0, 6, 20, 20])
     Theta = kernels.ridge(*data, penalty)
@@ -208,7 +208,7 @@ def test_ridge_equals_stacked_least_squares(penalty: float) -> None:
     moments = np.stack([Phi.T @ y for Phi, y in tasks_of(*data)])
     from_statistics = kernels.gram_ridge(grams, moments, penalty)
     for t, (Phi, y) in enumerate(tasks_of(*data)):
-        stacked = np.vstack([Phi, np.sqrt(penalty) * np.eye(d)])
+        stacked = np.vstack([Phi, np.diag(np.broadcast_to(np.sqrt(penalty), d))])
         theta = np.linalg.pinv(stacked) @ np.concatenate([y, np.zeros(d)])
         np.testing.assert_allclose(Theta[:, t], theta, atol=1e-9)
         np.testing.assert_allclose(from_statistics[:, t], theta, atol=1e-6)
@@ -276,7 +276,7 @@ def test_compiled_least_squares_refuses_wrong_lengths(change: Changes) -> None:
     }
     from cobandits.compiled import _pass
 
-    call: Callable[..., None] = _pass.least_squares
+    call: Callable[..., object] = _pass.least_squares
     call(*right.values())
     with pytest.raises(ValueError, match=r"expected|out of range"):
         call(*{**right, **change}.values())

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cobandits.linalg import factor, orthonormal, procrustes, subspace_distance, top_left_vectors
+from cobandits.linalg import (
+    factor,
+    least_norm,
+    orthonormal,
+    procrustes,
+    solve_semidefinite,
+    subspace_distance,
+    top_left_vectors,
+)
 from cobandits.metrics import relative_error
 from tests.support import Floats
 
@@ -56,6 +64,21 @@ def test_top_left_vectors_of_a_deficient_matrix_are_orthonormal(d: int, T: int, 
     found = top_left_vectors(M, 3)
     np.testing.assert_allclose(found.T @ found, np.eye(3), atol=1e-10)
     np.testing.assert_allclose(found @ (found.T @ M), M, atol=1e-10)
+
+
+@given(seed=seeds, d=st.integers(4, 9), rank=st.integers(0, 3))
+def test_semidefinite_systems_have_the_solution_of_least_norm(seed: int, d: int, rank: int) -> None:
+    rows = np.stack([gaussian(20, d, seed=seed + t) for t in range(3)])
+    rows[1] = rows[1, :, :rank] @ rows[1, :rank]  # of this rank; the others are regular
+    rows[2, :, :rank] *= 1e9
+    x = gaussian(3, d, seed=seed)
+    M = rows.transpose(0, 2, 1) @ rows
+    values = np.einsum("tni,ti->tn", rows, x)
+    v = np.einsum("tni,tn->ti", rows, values)
+    projected = np.linalg.pinv(rows[1], rtol=1e-9) @ (rows[1] @ x[1])
+    for found in (solve_semidefinite(M, v, 1e-12), least_norm(rows, values, 1e-12)):
+        np.testing.assert_allclose(found[[0, 1]], [x[0], projected], atol=1e-6)
+        np.testing.assert_allclose(rows[2] @ found[2], values[2], rtol=1e-6)
 
 
 @given(seed=seeds)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Hashable
 
 import numpy as np
+import pandas
 import polars
 import pytest
 from hypothesis import given
@@ -132,9 +134,14 @@ def test_stacked_rows_and_their_labels() -> None:
         TaskRows.from_stacked(Phi, y)
 
 
-def test_rows_sorted_by_task_are_not_copied() -> None:
+def test_rows_are_copied_to_the_beginning_of_a_cache_line() -> None:
     Phi, y = numbers(6, 3)
-    assert np.shares_memory(TaskRows.from_arrays(Phi, y, [0, 0, 1, 1, 2, 2]).rows, Phi)
+    for owners in ([0, 0, 1, 1, 2, 2], [2, 0, 1, 0, 1, 2]):
+        tasks = TaskRows.from_arrays(Phi, y, owners)
+        assert not np.shares_memory(tasks.rows, Phi)
+        assert tasks.rows.ctypes.data % 64 == 0
+        tasks.add(Phi, y, owners)
+        assert tasks.rows.ctypes.data % 64 == 0
 
 
 # ---- growing
@@ -206,6 +213,52 @@ def test_adding_is_cheap() -> None:
     assert len(data._rows) == 0
     assert data.n_rows == 1000
     assert data.counts.tolist() == [143] * 6 + [142]
+
+
+def test_asking_for_the_number_of_rows_brings_nothing_together() -> None:
+    """So a loop that adds and asks takes time in proportion to its rounds."""
+    data = TaskRows(3)
+    Phi, y = numbers(2, 3)
+    for i in range(2000):
+        data.add(Phi, y, [i % 7, f"new {i}"])
+        assert data.n_rows == data.counts.sum() == 2 * (i + 1)
+    counts, nbytes = data.counts, data.nbytes
+    assert len(data._rows) == 0
+    assert len(data.rows) == 4000
+    np.testing.assert_array_equal(data.counts, counts)
+    np.testing.assert_array_equal(np.diff(data.offsets), counts)
+    assert data.nbytes == nbytes
+
+
+def test_statistics_refuse_rows_that_are_too_large_to_square() -> None:
+    data, before = TaskStatistics(3), TaskStatistics(3)
+    for each in (data, before):
+        each.add(*numbers(5, 3), ["a", "b", "a", "b", "a"])
+    Phi, y = numbers(2, 3)
+    for features, rewards in ((1e200 * Phi, y), (Phi, 1e200 * y), (1e100 * Phi, 1e100 * y)):
+        with pytest.raises(DataError, match="too large to square; scale the features"):
+            data.add(features, rewards, ["new", "a"])
+    check_same(data, before, tolerance=0)
+
+
+@kinds
+def test_no_memory_for_rows_leaves_the_data_as_they_were(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, before = kind(3), kind(3)
+    for each in (data, before):
+        each.add(*numbers(5, 3), ["a", "b", "a", "b", "a"])
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(kind, "_take", fail)
+    with pytest.raises(MemoryError):
+        data.add(*numbers(2, 3), ["new", "a"])
+    monkeypatch.undo()
+    check_same(data, before, tolerance=0)
+    data.add(*numbers(2, 3), ["new", "a"])
+    assert data.counts.tolist() == [4, 2, 1]
 
 
 # ---- folds and selections
@@ -282,6 +335,19 @@ def test_covariance_is_around_the_means_of_the_tasks() -> None:
         assert 0.2 < sampled[0] < sampled[-1] < 3
 
 
+def test_gram_of_single_precision_is_summed_in_double() -> None:
+    rows = np.full((100_000, 2), 4097.0, np.float32)  # its square takes 25 bits, float32 has 24
+    tasks = flat(rows, rows[:, 0], np.zeros(len(rows), np.int64))
+    np.testing.assert_array_equal(tasks.gram(), np.full((2, 2), 4097.0**2 * 100_000))
+
+
+def test_statistics_of_no_rows() -> None:
+    tasks = drawn(d=4, T=5, n=6).tasks
+    nothing = tasks.select(np.zeros(30, bool)).statistics()
+    assert nothing.labels == tasks.labels
+    assert nothing.counts.tolist() == [0] * 5
+
+
 def test_truncated_moments_leave_out_large_rewards() -> None:
     tasks = drawn(d=18, T=4, n=9).tasks
     bound = float(np.median(tasks.rewards**2))
@@ -328,6 +394,36 @@ def test_many_tasks_that_come_one_by_one(kind: Kind) -> None:
 
 
 # ---- construction
+
+
+def test_there_are_two_kinds_to_make() -> None:
+    with pytest.raises(TypeError, match="make a TaskRows, or a TaskStatistics"):
+        TaskData.from_arrays(*numbers(2, 2), ["a", "b"])
+    with pytest.raises(TypeError, match="make a TaskRows, or a TaskStatistics"):
+        TaskData.from_stacked(np.ones((2, 3, 4)), np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])
+def test_times_become_those_of_python(unit: str) -> None:
+    times = np.array(["2024-01-01", "2024-01-02"], f"datetime64[{unit}]")
+    tasks = TaskRows.from_arrays(*numbers(2, 2), times)
+    kind = datetime.date if unit == "D" else datetime.datetime
+    assert tasks.labels == (kind(2024, 1, 1), kind(2024, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["2024-01-01", "NaT"], "datetime64[ns]"),
+        np.array(["a", pandas.NA], object),
+        [pandas.NA, "a"],
+        [pandas.NaT, "a"],
+    ],
+    ids=str,
+)
+def test_missing_labels_are_refused(labels: list[Hashable]) -> None:
+    with pytest.raises(DataError, match="a task label is NaN; drop those rows"):
+        TaskRows.from_arrays(*numbers(2, 2), labels)
 
 
 def test_dimensions_and_names_are_checked() -> None:

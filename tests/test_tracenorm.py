@@ -15,6 +15,7 @@ from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
 from cobandits.estimators.tracenorm import (
     TraceNorm,
+    _largest_curvature,
     _shrunk,
     _Solver,
     largest_penalty,
@@ -256,3 +257,32 @@ def test_bad_parameters_are_refused() -> None:
         TraceNorm(iterations=0)
     with pytest.raises(ConfigurationError, match="tolerance must be"):
         TraceNorm(tolerance=-1e-3)
+
+
+@pytest.mark.parametrize("unit", [1e-25, 1e-12, 1e9, 1e25])
+def test_features_of_any_unit_in_single_precision(unit: float) -> None:
+    """Their squares may be no numbers of this type."""
+    tasks = tasks_of("more rows than features")
+    single = flat((tasks.rows * unit).astype(np.float32), tasks.rewards, tasks.owners)
+    penalty = 0.1 * largest_penalty(tasks)
+    expected = TraceNorm(penalty=penalty).fit(tasks).theta
+    found = TraceNorm(penalty=penalty * unit, tolerance=1e-5).fit(single)
+    assert found.status.outcome == "converged"
+    assert relative_error(found.theta * unit, expected) < 1e-2
+
+
+@pytest.mark.parametrize("unit", [1e-15, 1e9, 1e12])
+def test_one_feature_of_another_unit_in_single_precision(unit: float) -> None:
+    tasks = tasks_of("more rows than features")
+    rows = tasks.rows * np.r_[unit, np.ones(tasks.dim - 1)]
+    double = flat(rows, tasks.rewards, tasks.owners)
+    single = flat(rows.astype(np.float32), tasks.rewards, tasks.owners)
+    assert _largest_curvature(single) == pytest.approx(_largest_curvature(double), rel=1e-3)
+    assert np.isfinite(TraceNorm().fit(single).theta).all()
+
+
+@pytest.mark.parametrize(("unit", "extent"), [(1e-200, "small"), (1e200, "large")])
+def test_features_that_cannot_be_squared_are_refused(unit: float, extent: str) -> None:
+    tasks = tasks_of("more rows than features")
+    with pytest.raises(DataError, match=f"too {extent} to square; scale them to about 1"):
+        TraceNorm(penalty=1.0).fit(flat(tasks.rows * unit, tasks.rewards, tasks.owners))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 from collections.abc import Hashable, Iterable, Sequence
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cobandits.errors import DataError, ModelFileError, UnknownTaskError
 from cobandits.files import write_whole
+from cobandits.frames import Frame, features_of
 from cobandits.linalg import procrustes
 from cobandits.tasks.base import check_finite
 
@@ -25,6 +27,7 @@ Floats = NDArray[np.floating]
 _FORMAT = "cobandits-estimate"
 _VERSION = 1
 _SHOWN = 5  # labels named in a message
+_TIMES = {"datetime": datetime.datetime, "date": datetime.date}  # labels saved as ISO text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +80,17 @@ class Estimate:
                 f"expected basis (d, r), weights (r, T) and T labels, got {self.basis.shape}, "
                 f"{self.weights.shape} and {len(self.labels)}"
             )
+        for name in ("basis", "weights"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise DataError(
+                    f"the {name} must be finite, got a NaN or an infinite value; "
+                    "if a fit gave it, scale the features and rewards to about 1"
+                )
+        if len(self._codes) < len(self.labels):
+            raise DataError(
+                f"expected {len(self.labels)} different labels, one a task, "
+                f"got {len(self._codes)}; give each task its own"
+            )
 
     @property
     def rank(self) -> int:
@@ -104,22 +118,29 @@ class Estimate:
 
     def codes(self, tasks: Iterable[Hashable]) -> NDArray[np.int64]:
         """Return the column of each label; say which labels are not known."""
+        if isinstance(tasks, str):
+            raise DataError(f"give a label for each row, such as [{tasks!r}], not one string")
         labels = tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)
-        known = set(self._codes)
+        known = self._codes
         unknown = [label for label in labels if not (_is_hashable(label) and label in known)]
         if unknown:
-            unknown = [label for i, label in enumerate(unknown) if label not in unknown[:i]]
-            shown = ", ".join(repr(label) for label in unknown[:_SHOWN])
-            more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+            names = list(dict.fromkeys(map(repr, unknown)))
+            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             raise UnknownTaskError(
-                f"not among the {len(self.labels)} fitted tasks: {shown}{more}; "
+                f"not among the {len(known)} fitted tasks: {', '.join(names[:_SHOWN])}{more}; "
                 "fit again with rows of these tasks, or leave them out"
             )
-        return np.array([self._codes[label] for label in labels], np.int64)
+        return np.array([known[label] for label in labels], np.int64)
 
-    def predict(self, features: ArrayLike, tasks: Iterable[Hashable]) -> NDArray[np.float64]:
-        """Return the expected reward of each row, (m, d), for the task of each label, (m,)."""
-        Phi = np.asarray(features, dtype=np.float64)
+    def predict(
+        self, features: ArrayLike | Frame, tasks: Iterable[Hashable]
+    ) -> NDArray[np.float64]:
+        """Return the expected reward of each row, (m, d), for the task of each label, (m,).
+
+        Of a frame, the columns that were fitted are taken by name, in whatever order they
+        are, and an intercept is added if there was one.
+        """
+        Phi = self._features(features)
         codes = self.codes(tasks)
         if Phi.ndim != 2 or Phi.shape != (len(codes), self.dim):
             raise DataError(
@@ -129,11 +150,19 @@ class Estimate:
         predicted = np.einsum("nr,rn->n", Phi @ self.basis, self.weights[:, codes])
         return np.asarray(predicted, np.float64)
 
+    def _features(self, features: ArrayLike | Frame) -> NDArray[np.float64]:
+        """Return features as an array; of a frame, the columns that were fitted, by name."""
+        if not isinstance(features, Frame):
+            return np.asarray(features, dtype=np.float64)
+        if self.feature_names is None:
+            raise DataError("the estimate has no feature names; give the features as an array")
+        return features_of(features, self.feature_names)
+
     def theta_of(self, labels: Sequence[Hashable]) -> Floats:
         """Return theta for ``labels`` in their order, (d, len); zero for labels not known."""
         known = [i for i, label in enumerate(labels) if label in self._codes]
         Theta = np.zeros((self.dim, len(labels)))
-        Theta[:, known] = self.theta[:, self.codes([labels[i] for i in known])]
+        Theta[:, known] = self.basis @ self.weights[:, self.codes([labels[i] for i in known])]
         return Theta
 
     def aligned_to(self, other: Estimate) -> Estimate:
@@ -233,21 +262,32 @@ def _is_hashable(label: object) -> bool:
 
 
 def _encoded(label: Hashable) -> Any:
-    """Return a label as JSON can hold it: tuples become {"tuple": [...]}."""
+    """Return a label as JSON can hold it, {kind: content} for tuples and times."""
     if isinstance(label, tuple):
         return {"tuple": [_encoded(part) for part in label]}
     if isinstance(label, np.generic):
         label = label.item()
+    if isinstance(label, datetime.date):
+        kind, text = _kind_of(label), label.isoformat()
+        if _TIMES[kind].fromisoformat(text) == label:  # not so with nanoseconds
+            return {kind: text}
     if label is None or isinstance(label, (str, int, float, bool)):
         return label
     raise DataError(
         f"a task label of type {type(label).__name__} cannot be saved; "
-        "use strings, numbers, booleans, None or tuples of them"
+        "use strings, numbers, booleans, dates, datetimes, None or tuples of them"
     )
+
+
+def _kind_of(label: datetime.date) -> str:
+    return "datetime" if isinstance(label, datetime.datetime) else "date"
 
 
 def _decoded(label: Any) -> Hashable:
     if isinstance(label, dict):
+        ((kind, content),) = label.items()
+        if kind in _TIMES:
+            return _TIMES[kind].fromisoformat(content)
         return tuple(_decoded(part) for part in label["tuple"])
     value: Hashable = label
     hash(value)  # a list is no label

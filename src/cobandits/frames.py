@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from decimal import Decimal
+from numbers import Real
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.errors import DataError, MissingExtraError
 
-__all__ = ["INTERCEPT", "Columns", "Frame", "columns_of", "read_frame"]
+__all__ = [
+    "INTERCEPT",
+    "Columns",
+    "Frame",
+    "columns_of",
+    "features_of",
+    "is_nan",
+    "plain_labels",
+    "read_frame",
+]
 
 INTERCEPT = "(intercept)"
 
+_PARQUET = (".parquet", ".pq")
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
+
+@runtime_checkable
 class Frame(Protocol):
     """What polars and pandas frames have in common, as far as it is used here."""
 
@@ -46,12 +61,26 @@ class Columns(NamedTuple):
     names: tuple[str, ...]
 
 
+def features_of(frame: Frame, names: Sequence[str]) -> NDArray[np.float64]:
+    """Return the named columns of a frame, (n_rows, d); "(intercept)" is a column of ones."""
+    known = list(frame.columns)
+    missing = [name for name in names if name not in known and name != INTERCEPT]
+    if missing:
+        raise DataError(f"no column {', '.join(missing)}; the fit used: {', '.join(names)}")
+    table = np.ones((len(frame), len(names)))
+    for index, name in enumerate(names):
+        if name in known:
+            table[:, index] = _numbers(frame, name)
+    return table
+
+
 def read_frame(path: str | Path) -> Frame:
-    """Read a Parquet or CSV file with polars."""
+    """Read a Parquet file, or one with commas (.csv) or tabs (.tsv), with polars."""
     path = Path(path)
-    readers = {".parquet": "read_parquet", ".pq": "read_parquet", ".csv": "read_csv"}
-    if path.suffix.lower() not in readers:
-        raise DataError(f"{path.name}: expected a file that ends in {', '.join(readers)}")
+    suffix = path.suffix.lower()
+    if suffix not in (*_PARQUET, *_SEPARATORS):
+        known = ", ".join((*_PARQUET, *_SEPARATORS))
+        raise DataError(f"{path.name}: expected a file that ends in {known}")
     if not path.is_file():
         raise DataError(f"there is no file {path}; check the path")
     try:
@@ -59,13 +88,30 @@ def read_frame(path: str | Path) -> Frame:
     except ImportError as error:
         raise MissingExtraError("polars", "data") from error
     try:
-        frame: Frame = getattr(polars, readers[path.suffix.lower()])(path)
+        if suffix in _PARQUET:
+            frame: Frame = polars.read_parquet(path)
+        else:
+            _check_separator(path, _SEPARATORS[suffix])
+            frame = polars.read_csv(path, separator=_SEPARATORS[suffix])
     except (polars.exceptions.PolarsError, OSError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
             f"{path.name} cannot be read ({reason}); it may be truncated or of another format"
         ) from error
     return frame
+
+
+def _check_separator(path: Path, separator: str) -> None:
+    """Refuse a file whose first line has another separator and not this one."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        header = file.readline()
+    names = {",": "commas", "\t": "tabs", ";": "semicolons"}
+    other = next((s for s in names if s in header), separator)
+    if separator not in header and other != separator:
+        raise DataError(
+            f"{path.name} has {names[other]} between columns, expected {names[separator]}; "
+            "write it with commas as .csv or with tabs as .tsv"
+        )
 
 
 def columns_of(
@@ -81,6 +127,8 @@ def columns_of(
     Without ``features``, every other column is one. ``intercept`` adds a column of
     ones, named "(intercept)".
     """
+    if hasattr(frame, "collect") and not hasattr(frame, "__len__"):
+        raise DataError("a LazyFrame has no values yet; call .collect() first")
     names = list(frame.columns)
     duplicated = sorted({name for name in names if names.count(name) > 1})
     if duplicated:
@@ -96,42 +144,70 @@ def columns_of(
         raise DataError("a feature is named twice; name each once")
     if not chosen and not intercept:
         raise DataError(f"no feature columns besides {task} and {reward}; add at least one")
+    if len(frame) == 0:
+        raise DataError("there are no rows, only names of columns; add rows")
     width = len(chosen) + intercept
     table = np.ones((len(frame), width))
     for index, name in enumerate(chosen):
-        table[:, index] = _numbers(frame, name)
+        table[:, index] = _numbers(frame, name, "drop it or name the features with features=")
     labels = _labels(frame, task)
-    return Columns(
-        table, _numbers(frame, reward), labels, (*chosen, *([INTERCEPT] if intercept else []))
+    rewards = _numbers(
+        frame, reward, "rewards must be numbers, so name another column or encode it"
     )
+    return Columns(table, rewards, labels, (*chosen, *([INTERCEPT] if intercept else [])))
 
 
-def _numbers(frame: Frame, name: str) -> NDArray[np.float64]:
+def _numbers(
+    frame: Frame, name: str, advice: str = "give the numbers that were fitted"
+) -> NDArray[np.float64]:
     values = np.asarray(frame[name].to_numpy())
-    if values.dtype.kind not in "biuf":
-        raise DataError(
-            f"column {name} holds {values.dtype} values, not numbers or missing numbers; "
-            "encode or drop it, or name the features to use"
-        )
-    numbers = values.astype(np.float64)
-    bad = int(np.count_nonzero(~np.isfinite(numbers)))
-    if bad:
-        raise DataError(
-            f"column {name} has {bad} missing or infinite values; fill or drop those rows"
-        )
+    if values.dtype.kind not in "biufO":
+        kind = {"M": "times", "m": "durations"}.get(values.dtype.kind, "text")
+        raise DataError(f"column {name} holds {kind}; {advice}")
+    numbers = _objects(values, name, advice) if values.dtype.kind == "O" else values
+    numbers = numbers.astype(np.float64)
+    missing, infinite = int(np.isnan(numbers).sum()), int(np.isinf(numbers).sum())
+    if missing or infinite:
+        found = [(missing, "missing"), (infinite, "infinite")]
+        counts = (f"{n} {kind} value{'s' * (n > 1)}" for n, kind in found if n)
+        raise DataError(f"column {name} has {' and '.join(counts)}; fill in or drop such rows")
     return numbers
 
 
-def _labels(frame: Frame, task: str) -> NDArray[np.generic]:
-    """Return the labels; times become Python's own, which are not tied to a unit."""
-    labels = np.asarray(frame[task].to_numpy())
-    if labels.dtype.kind == "M":
-        days = np.datetime_data(labels.dtype)[0] == "D"
-        labels = labels.astype("datetime64[D]" if days else "datetime64[us]").astype(object)
+def _objects(values: NDArray[Any], name: str, advice: str) -> NDArray[np.float64]:
+    """Return numbers of Python, such as those of a column with missing ones; those are NaN."""
+    present = [None if v is None or is_nan(v) else v for v in values.tolist()]
+    odd = next((v for v in present if not (v is None or isinstance(v, Real | Decimal))), None)
+    if odd is not None:
+        kind = "text" if isinstance(odd, str) else f"values of type {type(odd).__name__}"
+        raise DataError(f"column {name} holds {kind}; {advice}")
+    return np.array([np.nan if v is None else float(v) for v in present])
+
+
+def plain_labels(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels in which times are Python's own, not tied to a unit; missing ones are NaN."""
+    if labels.dtype.kind != "M":
+        return labels
+    days = np.datetime_data(labels.dtype)[0] == "D"
+    times = labels.astype("datetime64[D]" if days else "datetime64[us]").astype(object)
+    times[np.isnat(labels)] = np.nan
+    return times
+
+
+def is_nan(label: object) -> bool:
+    """Tell whether a label is NaN, NaT or NA: what does not equal itself."""
+    try:
+        return bool(label != label)
+    except TypeError:  # NA of pandas: neither true nor false
+        return True
+
+
+def _labels(frame: Frame, task: str) -> NDArray[Any]:
+    labels = plain_labels(np.asarray(frame[task].to_numpy()))
     if labels.dtype.kind in "fc":
         missing = int(np.count_nonzero(~np.isfinite(labels)))
     elif labels.dtype.kind == "O":
-        missing = sum(label is None or label != label for label in labels.tolist())
+        missing = sum(label is None or is_nan(label) for label in labels.tolist())
     else:
         missing = 0
     if missing:

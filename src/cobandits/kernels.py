@@ -14,6 +14,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.linalg import least_norm, solve_semidefinite
+
 try:
     from cobandits.compiled import _pass
 except ImportError:  # no compiler at installation
@@ -156,36 +158,59 @@ def gram_residuals(
     return G.T, np.maximum(costs, 0)
 
 
-def ridge(rows: Floats, rewards: Floats, offsets: Offsets, penalty: float) -> Floats:
-    """Return ``argmin |y_t - Phi_t theta|^2 + penalty |theta|^2`` for each task, (d, T).
+def ridge(rows: Floats, rewards: Floats, offsets: Offsets, penalty: Ridge) -> Floats:
+    """Return ``argmin |y_t - Phi_t theta|^2 + sum_j penalty_j theta_j^2`` a task, (d, T).
 
-    Solved in the smaller of the two spaces: (d, d) normal equations, or (n, n) where a
-    task has fewer rows than features. Without a penalty, the solution of least norm.
+    The penalty is one number or one a feature. Solved in the smaller of the two spaces:
+    (d, d) normal equations, or (n, n) where a task has fewer rows than features. Without a
+    penalty, or with one that rounding hides, the solution of least norm.
     """
     d, T = rows.shape[1], len(offsets) - 1
     thetas = np.zeros((T, d), rows.dtype)
+    penalties = np.broadcast_to(np.asarray(penalty, np.float64), d)
     for group, Phi, y in _equal_counts(rows, rewards, offsets, np.arange(T)):
-        Phit = Phi.transpose(0, 2, 1)
-        if penalty == 0:
-            thetas[group] = (np.linalg.pinv(Phi) @ y[..., None])[..., 0]
-        elif Phi.shape[1] < d:
-            K = Phi @ Phit + penalty * np.eye(Phi.shape[1], dtype=rows.dtype)
-            thetas[group] = (Phit @ np.linalg.solve(K, y[..., None]))[..., 0]
+        resolved = max(Phi.shape[1:]) * float(np.finfo(rows.dtype).eps)
+        data = Phi.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
+        if penalties.any():
+            thetas[group] = _penalised(*data, penalties, resolved**2)
         else:
-            M = Phit @ Phi + penalty * np.eye(d, dtype=rows.dtype)
-            thetas[group] = np.linalg.solve(M, Phit @ y[..., None])[..., 0]
+            thetas[group] = least_norm(*data, resolved)
     return thetas.T
 
 
-def gram_ridge(grams: Floats, moments: Floats, penalty: float) -> Floats:
+def gram_ridge(grams: Floats, moments: Floats, penalty: Ridge) -> Floats:
     """Do what :func:`ridge` does, from sufficient statistics."""
     T, d, _ = grams.shape
     thetas = np.zeros((T, d))
-    tolerance = d * float(np.finfo(np.float64).eps)
+    penalties = np.broadcast_to(np.asarray(penalty, np.float64), d)
     for block in blocks(T, d * d * grams.itemsize):
-        M = grams[block] + penalty * np.eye(d)
-        thetas[block] = _solve_normal(M, moments[block], tolerance)
+        thetas[block] = _solve_penalised(grams[block], moments[block], penalties)
     return thetas.T
+
+
+def _penalised(Phi: Floats, y: Floats, penalties: Floats, resolved: float) -> Floats:
+    """Do :func:`ridge` for tasks with equally many rows, (T, n, d) and (T, n), as (T, d)."""
+    n, d = Phi.shape[1:]
+    Phit = Phi.transpose(0, 2, 1)
+    if n >= d or not penalties.all():
+        moments = (Phit @ y[..., None])[..., 0]
+        return _solve_penalised(Phit @ Phi, moments, penalties, resolved)
+    largest = penalties.max()
+    Phit = Phit / (penalties / largest)[:, None]
+    alphas = _solve_penalised(Phi @ Phit, y, np.broadcast_to(largest, n), resolved)
+    return np.asarray((Phit @ alphas[..., None])[..., 0])
+
+
+def _solve_penalised(
+    grams: Floats, moments: Floats, penalties: Floats, resolved: float = 0.0
+) -> Floats:
+    """Solve ``(G_t + diag(penalties)) x_t = v_t``, with least norm where singular."""
+    d = len(penalties)
+    tolerance = max(resolved, _pivot_tolerance(d, grams.dtype))
+    M = grams + np.diag(penalties)
+    if np.all(penalties > tolerance * np.diagonal(M, axis1=1, axis2=2)):  # far from singular
+        return np.asarray(np.linalg.solve(M, moments[..., None])[..., 0])
+    return solve_semidefinite(M, moments, tolerance)
 
 
 def _compiled_least_squares(
@@ -204,10 +229,10 @@ def _compiled_least_squares(
     B_c = np.ascontiguousarray(B, dtype)
     penalty_c = np.ascontiguousarray(penalty, dtype)
     is_double = dtype == np.float64
-    _pass.least_squares(
+    n_singular = _pass.least_squares(
         rows, rewards, offsets, B_c, penalty_c, W, grad_t, costs, d, r, is_double, tolerance
     )
-    if costs.min(initial=0.0) >= 0:
+    if n_singular == 0:
         return Fit(W.T, grad_t.T, costs)
     singular = np.flatnonzero(costs < 0)
     rest = _batched_least_squares(rows, rewards, offsets, singular, B, penalty, tolerance)

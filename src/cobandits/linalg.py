@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 __all__ = [
     "factor",
     "inverse_cholesky",
+    "least_norm",
     "orthonormal",
     "procrustes",
+    "solve_semidefinite",
     "subspace_distance",
     "top_left_vectors",
 ]
@@ -31,8 +33,8 @@ def subspace_distance(B1: Floats, B2: Floats) -> float:
 
 def orthonormal(B: Floats) -> Floats:
     """Return an orthonormal basis of the columns of ``B``, (d, r), by QR."""
-    Q, _ = np.linalg.qr(B)
-    return np.asarray(Q)
+    factored, tau, _, _ = scipy.linalg.lapack.dgeqrf(B)  # less to call than numpy.linalg.qr
+    return np.asarray(scipy.linalg.lapack.dorgqr(factored, tau, overwrite_a=1)[0])
 
 
 def top_left_vectors(M: Floats, r: int) -> Floats:
@@ -58,6 +60,65 @@ def inverse_cholesky(M: Floats) -> Floats:
     """
     L = np.linalg.cholesky(M)
     return np.asarray(scipy.linalg.lapack.dtrtri(L, lower=1, overwrite_c=1)[0]).T
+
+
+def solve_semidefinite(M: Floats, v: Floats, tolerance: float) -> Floats:
+    """Solve ``M_t x_t = v_t`` for semidefinite ``M_t``, (T, d, d) and (T, d), as (T, d).
+
+    Coordinates are divided by the roots of the diagonal, so that a large one does not hide
+    the others. There, eigenvalues up to ``tolerance`` times the largest are taken as zero.
+    Where there are such, ``x_t`` is the solution of least norm, in the units of ``M_t``.
+
+    >>> M = np.array([[[1e20, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]])
+    >>> solve_semidefinite(M, np.ones((2, 2)), 1e-12).round(6).tolist()
+    [[0.0, 1.0], [0.5, 0.5]]
+    """
+    units = np.sqrt(np.diagonal(M, axis1=1, axis2=2))  # (T, d)
+    absent = units == 0
+    units = np.where(absent, 1, units)
+    S = M / units[:, :, None] / units[:, None, :]
+    S += absent[:, :, None] * np.eye(S.shape[-1])  # their x is 0, and no reason for least norm
+    values, V = np.linalg.eigh(S)
+    kept = values > tolerance * values[:, -1:]  # (T, d)
+    coordinates = _times((v / units)[:, None], V) * np.divide(1, values, where=kept, out=0 * values)
+    x = _times(coordinates[:, None], V.transpose(0, 2, 1)) / units
+    short = ~kept.all(axis=1)
+    A = units[short, :, None] * V[short, :, ::-1]
+    x[short] = _in_span(A, kept[short, ::-1], x[short])
+    return x
+
+
+def least_norm(A: Floats, y: Floats, tolerance: float) -> Floats:
+    """Return ``argmin |A_t x_t - y_t|``, of least norm, for (T, n, d) and (T, n), as (T, d).
+
+    Singular values up to ``tolerance`` times the largest are taken as zero, after each
+    column is divided by its length, as in :func:`solve_semidefinite`.
+
+    >>> least_norm(np.array([[[1e20, 0.0, 0.0], [0.0, 1.0, 1.0]]]), np.ones((1, 2)), 1e-12)[0, 1:]
+    array([0.5, 0.5])
+    """
+    units = np.linalg.norm(A, axis=1)  # (T, d)
+    units = np.where(units == 0, 1, units)
+    U, s, Vt = np.linalg.svd(A / units[:, None, :], full_matrices=False)
+    kept = s > tolerance * s.max(axis=1, initial=0, keepdims=True)  # (T, min(n, d))
+    coordinates = _times(y[:, None], U) * np.divide(1, s, where=kept, out=np.zeros_like(s))
+    x = _times(coordinates[:, None], Vt) / units
+    short = np.count_nonzero(kept, axis=1) < A.shape[2]
+    rows = units[short, :, None] * Vt[short].transpose(0, 2, 1)
+    x[short] = _in_span(rows, kept[short], x[short])
+    return x
+
+
+def _in_span(A: Floats, kept: NDArray[np.bool_], x: Floats) -> Floats:
+    """Project ``x_t``, (T, d), on the ``kept`` columns of ``A_t``, (T, d, k), the first ones."""
+    Q, _ = np.linalg.qr(A)
+    coordinates = _times(x[:, None], Q) * kept
+    return _times(coordinates[:, None], Q.transpose(0, 2, 1))
+
+
+def _times(rows: Floats, M: Floats) -> Floats:
+    """Return the products of single rows, (T, 1, d), with matrices, (T, d, e), as (T, e)."""
+    return np.asarray((rows @ M)[:, 0])
 
 
 def procrustes(source: Floats, target: Floats) -> Floats:

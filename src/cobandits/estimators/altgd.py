@@ -14,6 +14,7 @@ from cobandits.estimators.base import (
     Progress,
     Record,
     check_at_least,
+    check_iterations,
     check_positive,
     check_rank,
     finished,
@@ -87,7 +88,7 @@ class AltGD:
     def __post_init__(self) -> None:
         check_positive("step", self.step)
         check_positive("truncation", self.truncation)
-        check_at_least("iterations", self.iterations, 1)
+        check_iterations(self.iterations)
         check_at_least("tolerance", self.tolerance, 0)
 
     def fit(
@@ -112,7 +113,7 @@ class AltGD:
         Q, R = np.linalg.qr(point.B)
         W = R @ (point.W / cost.roots)
         name = type(self).__name__
-        return finished(tasks, Q, W, status=status, record=record, estimator=name)
+        return finished(tasks, Q, W, status=status, record=record, estimator=name, rank=self.rank)
 
     def _start(self, tasks: TaskData, cost: _Cost, start: Estimate | None) -> tuple[Floats, Floats]:
         """Return the balanced factors, (d, r) and (r, T), of where to start."""
@@ -132,7 +133,7 @@ class AltGD:
         step, shortest = self.step, self.step / 2**_MOST_HALVINGS
         record.note(point.residual, point.B, point.W / cost.roots)
         for iteration in range(self.iterations):
-            if point.residual <= cost.tasks.rounding:
+            if point.residual <= cost.rounding:
                 return point, _status("converged", "the rows are fitted exactly", iteration)
             trial = _stepped(cost, point, step)
             fall = point.value - trial.value
@@ -166,6 +167,7 @@ class _Cost:
     roots: NDArray[np.float64]  # (T,), sqrt(n_t / n)
     feature_square: float  # mean square of the features
     size: float  # n times feature_square
+    rounding: float  # the residual that is no more than rounding error
 
     @classmethod
     def of(cls, tasks: TaskData) -> _Cost:
@@ -175,7 +177,13 @@ class _Cost:
         square = (float(np.trace(tasks.covariance(means))) + squared_means) / tasks.dim or 1.0
         mean_count = tasks.n_rows / tasks.n_tasks
         roots = np.sqrt(np.maximum(counts, 1) / mean_count)
-        return cls(tasks=tasks, roots=roots, feature_square=square, size=mean_count * square)
+        return cls(
+            tasks=tasks,
+            roots=roots,
+            feature_square=square,
+            size=mean_count * square,
+            rounding=tasks.rounding,
+        )
 
     def at(self, B: Floats, W: Floats) -> _Point:
         """Return the point with its gradient and costs, which may be infinite."""
@@ -188,7 +196,7 @@ class _Cost:
     def precision(self, point: _Point) -> float:
         """Return how far the value may be off by rounding."""
         relative = 100 * float(np.finfo(point.gradient.dtype).eps) * point.value
-        return max(relative, self.tasks.rounding / (2 * self.size))
+        return max(relative, self.rounding / (2 * self.size))
 
 
 def _stepped(cost: _Cost, point: _Point, step: float) -> _Point:

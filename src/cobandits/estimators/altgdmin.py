@@ -132,7 +132,13 @@ class AltGDMin:
         B, status = self._descend(parts, B, record)
         final = tasks.least_squares(B)  # W for the last B, on all rows
         return finished(
-            tasks, B, final.weights, status=status, record=record, estimator=type(self).__name__
+            tasks,
+            B,
+            final.weights,
+            status=status,
+            record=record,
+            estimator=type(self).__name__,
+            rank=self.rank,
         )
 
     def _descend(self, parts: _Parts, B: Floats, record: Record) -> tuple[Floats, Status]:

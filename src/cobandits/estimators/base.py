@@ -102,13 +102,16 @@ def finished(
     status: Status,
     record: Record,
     estimator: str,
+    rank: int | None = None,
 ) -> Estimate:
     """Return the estimate ``B W`` in canonical form.
+
+    ``rank`` is that which was asked for: tasks with fewer rows than it are mentioned.
 
     The columns of the basis are the left singular vectors of theta in falling order,
     each with its largest entry positive, so that equal fits give equal arrays.
     """
-    status = replace(status, message="; ".join([status.message, *_cautions(tasks, B)]))
+    status = replace(status, message="; ".join([status.message, *_cautions(tasks, rank)]))
     U, scaled = factor(np.asarray(W, np.float64))
     basis = np.asarray(B, np.float64) @ U
     signs = np.sign(basis[np.abs(basis).argmax(axis=0), np.arange(basis.shape[1])])
@@ -124,19 +127,14 @@ def finished(
     )
 
 
-def _cautions(tasks: TaskData, B: Floats) -> list[str]:
+def _cautions(tasks: TaskData, rank: int | None) -> list[str]:
     """Return what a user should know of data that can be fitted but do not say much."""
-    rank = B.shape[1]
-    short = int(np.count_nonzero(tasks.counts < rank))
-    cautions = []
     if not tasks.squares.any():
-        cautions.append("all rewards are 0, so theta is 0: check the reward column")
-    elif short and rank < tasks.dim:
-        cautions.append(
-            f"tasks with fewer rows than rank {rank}: {short}, with weights of least norm; "
-            "add rows or lower rank"
-        )
-    return cautions
+        return ["all rewards are 0, so theta is 0: check the reward column"]
+    short = 0 if rank is None else int(np.count_nonzero(tasks.counts < rank))
+    if short:
+        return [f"tasks with fewer rows than rank {rank}: {short}; add rows or lower rank"]
+    return []
 
 
 def starting_basis(start: Estimate, tasks: TaskData, rank: int) -> Floats:

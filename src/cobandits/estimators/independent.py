@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,14 +13,16 @@ from numpy.typing import NDArray
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate, Status
 from cobandits.estimators.base import Progress, Record, check_at_least, check_rows, finished
-from cobandits.kernels import blocks
-from cobandits.linalg import factor
+from cobandits.kernels import Ridge, blocks
+from cobandits.linalg import factor, solve_semidefinite
 from cobandits.randomness import RandomSource
 from cobandits.tasks import TaskData, TaskRows
 
 __all__ = ["Independent", "Pooled"]
 
 Floats = NDArray[np.floating]
+
+_RESOLVED = 1e-14  # what rounding leaves of a Gram matrix, a feature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +32,10 @@ class Independent:
     Parameters
     ----------
     ridge : float or "cv"
-        The penalty, common to all tasks. ``"cv"`` takes the one with the least
-        leave-one-out error over the rows of all tasks, see :meth:`choose_ridge`; it needs
-        rows, not statistics. 0 is least squares, of least norm where a task has fewer
+        The penalty, common to all tasks and features. ``"cv"`` takes one that is
+        proportional to the features' mean squares, so that their units do not matter, with
+        the least leave-one-out error over the rows of all tasks, see :meth:`choose_ridge`;
+        it needs rows, not statistics. 0 is least squares, of least norm where a task has fewer
         rows than features.
 
     Examples
@@ -63,24 +67,33 @@ class Independent:
         The answer is in closed form: ``start`` and ``rng`` are taken and make no difference.
         """
         check_rows(tasks)
-        ridge = self.choose_ridge(tasks) if self.ridge == "cv" else self.ridge
-        Theta = np.asarray(tasks.ridge(ridge), np.float64)
-        return _solved(self, tasks, *factor(Theta), ridge, Record(1, truth, progress))
+        if self.ridge == "cv":
+            share = self.choose_ridge(tasks)
+            ridge: Ridge = share * tasks.penalty_scale()
+            message = f"ridge {share:.3g} times the features' mean squares"
+        else:
+            ridge, message = self.ridge, f"ridge {self.ridge:.3g}"
+        B, W = factor(np.asarray(tasks.ridge(ridge), np.float64))
+        cost = _cost(tasks, B @ W, B @ W, ridge)
+        return _solved(self, tasks, B, W, cost, message, Record(1, truth, progress))
 
     def choose_ridge(self, tasks: TaskData) -> float:
         """Return the penalty with the least leave-one-out error over all tasks' rows.
 
-        Each row is predicted from the other rows of its task, exactly and without fitting
-        again. 23 penalties are tried (fewer for float32), from 1e-8 to 1e3 of the mean
-        eigenvalue of ``Phi_t' Phi_t``.
+        It is for features divided by their root mean squares; times the mean squares, it is
+        that of the features as they are. Each row is predicted from the other rows of its
+        task, exactly and without fitting again. 23 penalties are tried (fewer for float32),
+        from 1e-8 to 1e3 of the mean number of rows of a task.
         """
         check_rows(tasks)
         if not isinstance(tasks, TaskRows):
             raise DataError("ridge 'cv' needs rows, not statistics; give ridge as a number")
         penalties = _penalties(tasks)
+        units = np.sqrt(tasks.penalty_scale())
         errors = np.zeros(len(penalties))
-        for first, last in zip(tasks.offsets[:-1], tasks.offsets[1:], strict=True):
-            errors += _left_out_errors(tasks.rows[first:last], tasks.rewards[first:last], penalties)
+        for first, last in pairwise(tasks.offsets):
+            Phi = tasks.rows[first:last] / units
+            errors += _left_out_errors(Phi, tasks.rewards[first:last], penalties)
         return float(penalties[np.argmin(errors)])
 
 
@@ -122,10 +135,11 @@ class Pooled:
         The answer is in closed form: ``start`` and ``rng`` are taken and make no difference.
         """
         check_rows(tasks)
-        theta = _least_norm(tasks.gram(), tasks.moments().sum(axis=1), self.ridge)  # (d,)
-        B, length = factor(theta[:, None])  # (d, 1), (1, 1)
+        B, length = factor(_pooled(tasks, self.ridge))  # (d, 1), (1, 1)
         W = np.repeat(length, tasks.n_tasks, axis=1)
-        return _solved(self, tasks, B, W, self.ridge, Record(1, truth, progress))
+        cost = _cost(tasks, B @ W, B @ length, self.ridge)
+        message = f"ridge {self.ridge:.3g}"
+        return _solved(self, tasks, B, W, cost, message, Record(1, truth, progress))
 
 
 def _solved(
@@ -133,35 +147,37 @@ def _solved(
     tasks: TaskData,
     B: Floats,
     W: Floats,
-    ridge: float,
+    cost: float,
+    message: str,
     record: Record,
 ) -> Estimate:
-    """Return the estimate ``B W`` with its cost noted; Pooled pays for its theta once."""
-    Theta = B @ W
-    charged = Theta[:, :1] if isinstance(estimator, Pooled) else Theta
-    cost = float(tasks.residuals(Theta)[1].sum()) + ridge * float(np.vdot(charged, charged))
+    """Return the estimate ``B W`` with its cost noted."""
     record.note(cost, B, W)
-    message = f"solved directly, with ridge {ridge:.3g}"
+    message = f"solved directly, with {message}"
     status = Status(outcome="converged", message=message, iterations=0)
     name = type(estimator).__name__
     return finished(tasks, B, W, status=status, record=record, estimator=name)
 
 
-def _least_norm(gram: Floats, moment: Floats, ridge: float) -> Floats:
-    """Solve ``(gram + ridge I) theta = moment`` in the span of ``gram``."""
-    values, vectors = np.linalg.eigh(gram)
-    rounding = len(gram) * float(np.finfo(gram.dtype).eps) * float(values[-1])
-    inverse = np.zeros(len(gram))
-    inverse[values > rounding] = 1 / (values[values > rounding] + ridge)
-    return np.asarray(vectors @ (inverse * (moment @ vectors)), np.float64)
+def _cost(tasks: TaskData, Theta: Floats, charged: Floats, ridge: Ridge) -> float:
+    """Return the squared residuals of ``Theta`` plus the ridge term of the ``charged`` columns."""
+    shrinkage = np.sum(np.reshape(ridge, (-1, 1)) * charged**2)
+    return float(tasks.residuals(Theta)[1].sum() + shrinkage)
+
+
+def _pooled(tasks: TaskData, ridge: float) -> Floats:
+    """Return the theta of all rows together, (d, 1)."""
+    moments = tasks.moments()  # (d, T), as exact as the rows
+    tolerance = tasks.dim * max(float(np.finfo(moments.dtype).eps), _RESOLVED)
+    M = tasks.gram() + ridge * np.eye(tasks.dim)
+    return solve_semidefinite(M[None], moments.sum(axis=1)[None], tolerance).T
 
 
 def _penalties(tasks: TaskRows) -> Floats:
-    """Return the penalties to try, two a decade, relative to the size of ``Phi_t' Phi_t``."""
-    size = float(np.linalg.norm(tasks.rows)) ** 2 / (tasks.dim * tasks.n_tasks)
+    """Return the penalties to try, two a decade, relative to the mean number of rows."""
     resolved = float(np.sqrt(np.finfo(tasks.rows.dtype).eps))  # the least that rounding spares
     shares = 10.0 ** np.arange(3, np.log10(resolved) - 0.5, -0.5)
-    return size * shares if size > 0 else np.ones(1)  # without features nothing depends on it
+    return np.asarray(tasks.n_rows / tasks.n_tasks * shares)
 
 
 def _left_out_errors(Phi: Floats, y: Floats, penalties: Floats) -> Floats:

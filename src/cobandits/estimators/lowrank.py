@@ -140,6 +140,7 @@ class LowRank:
             status=found.status,
             record=found.record,
             estimator=type(self).__name__,
+            rank=B.shape[1],
         )
 
     def _start(self, cost: Projection, start: Estimate | None) -> Floats:
@@ -201,7 +202,7 @@ class LowRank:
         and once more from a fit with the ridge that they give.
         """
         tasks, rank = cost.tasks, B.shape[1]
-        scale = cost.scaling.units**2  # (d,)
+        scale = tasks.penalty_scale()  # (d,)
         spare = tasks.n_rows - _COUNTED * free_parameters(tasks, rank)
         spare = max(spare, _LEAST_SPARE * tasks.n_rows)
         B = self._settled(cost, B, _unrecorded).basis

@@ -76,4 +76,5 @@ class MethodOfMoments:
             status=status,
             record=record,
             estimator=type(self).__name__,
+            rank=self.rank,
         )

@@ -16,6 +16,7 @@ from cobandits.estimators.base import (
     Progress,
     Record,
     check_at_least,
+    check_iterations,
     check_positive,
     check_rows,
     finished,
@@ -127,7 +128,7 @@ class TraceNorm:
         if self.noise_std is not None:
             check_at_least("noise_std", self.noise_std, 0)
         check_at_least("n_folds", self.n_folds, 2)
-        check_at_least("iterations", self.iterations, 1)
+        check_iterations(self.iterations)
         check_at_least("tolerance", self.tolerance, 0)
 
     def fit(
@@ -276,7 +277,7 @@ class _Solver:
         return self.gap(penalty) <= max(tolerance * self.point.value(penalty), rounding)
 
     def _stepped(self, Y: Floats, gradient: Floats, penalty: float) -> _Point:
-        descended = Y - gradient / self._curvature
+        descended = Y - gradient.astype(np.float64) / self._curvature
         return self._at(*_shrunk(descended, penalty / self._curvature))
 
     def _at(self, left: Floats, right: Floats, nuclear: float) -> _Point:
@@ -306,16 +307,24 @@ def _shrunk(Z: Floats, threshold: float) -> tuple[Floats, Floats, float]:
 def _largest_curvature(tasks: TaskData) -> float:
     """Return the top eigenvalue of all ``Phi_t' Phi_t``, over n_rows, from below.
 
-    Power iterations on all tasks at once, from differences of gradients.
+    Power iterations on all tasks at once, from differences of gradients at thetas that
+    predict rewards of the usual size, so that no digits are lost.
     """
     nothing = np.zeros((tasks.dim, tasks.n_tasks))
-    at_zero, _ = tasks.residuals(nothing)
     X = np.asarray(generator(None).standard_normal(nothing.shape))
-    for _ in range(_POWER_ITERATIONS):
-        lengths = np.linalg.norm(X, axis=0)
-        X = np.divide(X, lengths, out=nothing.copy(), where=lengths > 0)
-        X = tasks.residuals(X)[0] - at_zero
-    return float(np.linalg.norm(X, axis=0).max()) / tasks.n_rows
+    with np.errstate(all="ignore"):  # what is not finite is refused below
+        reward, feature = tasks.squares.sum() / tasks.n_rows, tasks.mean_squares().sum()
+        size = np.sqrt(reward / feature) if reward > 0 and feature > 0 else 1.0
+        at_zero = tasks.residuals(nothing)[0].astype(np.float64)
+        for _ in range(_POWER_ITERATIONS):
+            lengths = np.linalg.norm(X, axis=0)
+            X = np.divide(X, lengths, out=nothing.copy(), where=lengths > 0)
+            X = (tasks.residuals(size * X)[0] - at_zero) / size
+        curvature = float(np.linalg.norm(X, axis=0).max()) / tasks.n_rows
+    if not np.isfinite(curvature) or (curvature == 0 and tasks.moments().any()):
+        extent = "small" if curvature == 0 else "large"
+        raise DataError(f"the features are too {extent} to square; scale them to about 1")
+    return curvature
 
 
 def _stages(largest: float, penalty: float) -> list[float]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cobandits.errors import DataError, UnknownTaskError
-from cobandits.frames import Frame, columns_of, read_frame
+from cobandits.frames import Frame, columns_of, is_nan, plain_labels, read_frame
 from cobandits.kernels import Fit, Ridge
 
 __all__ = ["Averages", "Codes", "Floats", "TaskData", "check_finite", "checked_rows"]
@@ -19,6 +19,9 @@ __all__ = ["Averages", "Codes", "Floats", "TaskData", "check_finite", "checked_r
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 Labels = Iterable[Hashable] | NDArray[Any]
+
+_CONSTANT = 1e-12  # share of a mean square that is no variance
+_FREE = 1e-6  # share of the penalty that a constant feature pays
 
 
 class Averages(NamedTuple):
@@ -36,6 +39,14 @@ class TaskData(ABC):
     or :meth:`from_file`; add rows with :meth:`add`; call :meth:`compact` to keep statistics
     in place of rows where that is smaller.
     """
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Refuse to make a ``TaskData`` that is neither of the two."""
+        if cls is TaskData:
+            raise TypeError(
+                "TaskData is what two kinds of data share; make a TaskRows, or a TaskStatistics"
+            )
+        return super().__new__(cls)
 
     def __init__(self, dim: int, feature_names: Sequence[str] | None = None) -> None:
         if dim < 1:
@@ -59,11 +70,13 @@ class TaskData(ABC):
     ) -> Self:
         """Make one from flat arrays, (n, d) and (n,), with a label of any hashable kind a row.
 
-        Rows that are sorted by task already are not copied.
+        An array of times gives labels of Python's own kind, ``date`` or ``datetime``. Rows
+        that are sorted by task already are not copied.
         """
         Phi, y = checked_rows(features, rewards)
         data = cls(Phi.shape[1], feature_names)
         data._append(Phi, y, *data._encode(tasks, len(y)))
+        data._merge()
         return data
 
     @classmethod
@@ -83,6 +96,7 @@ class TaskData(ABC):
         data = cls(d)
         rows, values = checked_rows(Phi.reshape(T * n, d), y.reshape(T * n))
         data._append(rows, values, np.repeat(np.arange(T), n), labels)
+        data._merge()
         return data
 
     @classmethod
@@ -171,14 +185,14 @@ class TaskData(ABC):
             raise DataError(f"expected rows of {self.dim} features, got {Phi.shape[1]}")
         self._append(Phi.copy(), y.copy(), *self._encode(tasks, len(y)))
 
-    def _append(self, Phi: Floats, y: Floats, codes: Codes, fresh: Iterable[Hashable]) -> None:
-        for label in fresh:
-            self._codes[label] = len(self._codes)
-        self._take(Phi, y, codes)
+    def _append(self, Phi: Floats, y: Floats, codes: Codes, fresh: Sequence[Hashable]) -> None:
+        n_tasks = self.n_tasks + len(fresh)
+        self._take(Phi, y, codes, n_tasks)
+        self._codes.update(zip(fresh, range(self.n_tasks, n_tasks), strict=True))
 
     def _encode(self, tasks: Labels, n_rows: int) -> tuple[Codes, list[Hashable]]:
         """Return a code a row, and the labels not seen before in the order of their codes."""
-        values = tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)
+        values = plain_labels(tasks).tolist() if isinstance(tasks, np.ndarray) else list(tasks)
         if len(values) != n_rows:
             raise DataError(f"{len(values)} task labels for {n_rows} rows; give one a row")
         fresh: dict[Hashable, int] = {}
@@ -192,13 +206,17 @@ class TaskData(ABC):
             codes = np.fromiter((code_of(label) for label in values), np.int64, n_rows)
         except TypeError as error:
             raise DataError(f"task labels must be hashable: {error}") from error
-        if any(label != label for label in fresh):
+        if any(is_nan(label) for label in fresh):
             raise DataError("a task label is NaN; drop those rows or give them a label")
         return codes, list(fresh)
 
     @abstractmethod
-    def _take(self, Phi: Floats, y: Floats, codes: Codes) -> None:
-        """Store checked rows."""
+    def _merge(self) -> None:
+        """Bring what was added to its tasks, where that was put off."""
+
+    @abstractmethod
+    def _take(self, Phi: Floats, y: Floats, codes: Codes, n_tasks: int) -> None:
+        """Store checked rows, all or none; with them there are ``n_tasks`` tasks."""
 
     # ---- what estimators compute with
 
@@ -223,6 +241,21 @@ class TaskData(ABC):
         """Return each task's means of features, rewards and their products; 0 without rows."""
 
     @abstractmethod
+    def mean_squares(self) -> Floats:
+        """Return the mean square of each feature over all rows, (d,)."""
+
+    def penalty_scale(self) -> Floats:
+        """Return what a ridge is best proportional to, (d,): the features' mean squares.
+
+        So their units do not matter. A feature that is constant is an intercept, which a
+        ridge should not draw to 0: it counts next to nothing.
+        """
+        squares = self.mean_squares()
+        means = self.averages().features @ self.counts / self.n_rows
+        constant = squares - means**2 <= _CONSTANT * squares
+        return np.where(squares > 0, np.where(constant, _FREE, 1.0) * squares, 1.0)
+
+    @abstractmethod
     def covariance(self, means: Floats) -> Floats:
         """Return the features' covariance around their tasks' ``means``, (d, T), as (d, d).
 
@@ -234,8 +267,8 @@ class TaskData(ABC):
         """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
 
     @abstractmethod
-    def ridge(self, penalty: float) -> Floats:
-        """Return ``argmin |y_t - Phi_t theta|^2 + penalty |theta|^2`` for each task, (d, T)."""
+    def ridge(self, penalty: Ridge) -> Floats:
+        """Return each task's ridge regression, (d, T); see :func:`cobandits.kernels.ridge`."""
 
     @abstractmethod
     def compact(self) -> TaskData:

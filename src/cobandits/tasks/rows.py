@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,9 @@ from cobandits.tasks.statistics import TaskStatistics
 
 __all__ = ["TaskRows"]
 
-Number = TypeVar("Number", bound=np.generic)
-
+_CACHE_LINE = 64  # bytes
+_KEPT = 0.8  # share of a sampled correlation
+_RESOLVED = 1e-8  # share of a mean square, above which a variance survives a subtraction
 _ROWS_A_FEATURE = 16  # enough rows to estimate a covariance that only scales features
 
 
@@ -33,8 +33,13 @@ class TaskRows(TaskData):
         self._rewards: Floats = np.empty(0)
         self._offsets: Codes = np.zeros(1, np.int64)
         self._pending: list[tuple[Floats, Floats, Codes]] = []
+        self._counts: Codes = np.zeros(0, np.int64)  # with room for tasks to come
 
-    def _take(self, Phi: Floats, y: Floats, codes: Codes) -> None:
+    def _take(self, Phi: Floats, y: Floats, codes: Codes, n_tasks: int) -> None:
+        room = len(self._counts)
+        if n_tasks > room:
+            self._counts = np.pad(self._counts, (0, max(n_tasks, 2 * room) - room))
+        np.add.at(self._counts, codes, 1)
         self._pending.append((Phi, y, codes))  # merged when they are read: adding is cheap
 
     def _merge(self) -> None:
@@ -45,14 +50,12 @@ class TaskRows(TaskData):
         held = [(self._rows, self._rewards, owners)] if len(owners) else []
         chunks = held + self._pending
         if chunks:
-            Phi, y, codes = (_joined(parts) for parts in zip(*chunks, strict=True))
-            if np.any(np.diff(codes) < 0):
-                order = np.argsort(codes, kind="stable")
-                Phi, y = Phi[order], y[order]
-            self._rows, self._rewards = np.ascontiguousarray(Phi), np.ascontiguousarray(y)
-            owners = codes
-        counts = np.bincount(owners, minlength=self.n_tasks)
-        self._offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+            Phis, ys, codes = zip(*chunks, strict=True)
+            order = _sorting(np.concatenate(codes))
+            y = np.concatenate(ys)
+            self._rows = _aligned(Phis, order)
+            self._rewards = y if order is None else y[order]
+        self._offsets = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64)
         self._pending = []
 
     @property
@@ -81,12 +84,13 @@ class TaskRows(TaskData):
     @property
     def counts(self) -> Codes:
         """Rows of each task, (T,)."""
-        return np.diff(self.offsets)
+        return self._counts[: self.n_tasks].copy()
 
     @property
     def nbytes(self) -> int:
         """Memory of the rows and rewards."""
-        return self.rows.nbytes + self.rewards.nbytes
+        parts = [(self._rows, self._rewards), *(part[:2] for part in self._pending)]
+        return sum(Phi.nbytes + y.nbytes for Phi, y in parts)
 
     @property
     def squares(self) -> NDArray[np.float64]:
@@ -114,6 +118,7 @@ class TaskRows(TaskData):
         """Return the rows where ``mask``, (n_rows,), is true; all tasks stay, some maybe empty."""
         part = TaskRows(self.dim, self.feature_names)
         part._append(self.rows[mask], self.rewards[mask], self.owners[mask], self.labels)
+        part._merge()
         return part
 
     def least_squares(self, B: Floats, ridge: kernels.Ridge = 0.0) -> kernels.Fit:
@@ -149,23 +154,49 @@ class TaskRows(TaskData):
         rewards = np.bincount(self.owners, self.rewards, self.n_tasks)
         return Averages(sums[:, 0].T / counts, rewards / counts, sums[:, 1].T / counts)
 
+    def mean_squares(self) -> Floats:
+        """Return the mean square of each feature over all rows, (d,)."""
+        total = np.einsum("nd,nd->d", self.rows, self.rows, dtype=np.float64)
+        return np.asarray(total / self.n_rows)
+
     def covariance(self, means: Floats) -> Floats:
-        """Return the features' covariance around their tasks' ``means``, (d, T), as (d, d)."""
+        """Return the features' covariance around their tasks' ``means``, (d, T), as (d, d).
+
+        Variances are those of all rows. Correlations are those of evenly spread rows, drawn
+        towards 0, so that a feature that is rare or absent there does no harm.
+        """
         every = max(1, self.n_rows // (_ROWS_A_FEATURE * self.dim))
         rows, owners = self.rows[::every], self.owners[::every]
-        total = np.zeros((self.dim, self.dim))
-        for block in kernels.blocks(len(rows), 8 * self.dim * means.itemsize):
+        C = np.zeros((self.dim, self.dim))
+        step = max(self.dim, 256)
+        for block in (slice(i, i + step) for i in range(0, len(rows), step)):
             centred = means.T[owners[block]]
             np.subtract(rows[block], centred, out=centred)
-            total += centred.T @ centred
-        return total / len(rows)
+            C += centred.T @ centred
+        C /= len(rows)
+        sampled = np.diagonal(C).copy()
+        variances = self._variances(means, sampled)
+        ratio = np.divide(variances, sampled, out=np.zeros(self.dim), where=sampled > 0)
+        C *= _KEPT * np.sqrt(np.outer(ratio, ratio))
+        np.fill_diagonal(C, variances)
+        return C
+
+    def _variances(self, means: Floats, sampled: Floats) -> Floats:
+        """Return the features' variances, (d,), or ``sampled`` where rounding has eaten them."""
+        squares = self.mean_squares()
+        exact = squares - means**2 @ self.counts / self.n_rows
+        return np.where(exact > _RESOLVED * squares, exact, sampled)
 
     def gram(self) -> Floats:
         """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
-        return self.rows.T @ self.rows
+        total = np.zeros((self.dim, self.dim))
+        for block in kernels.blocks(self.n_rows, self.dim * total.itemsize):
+            Phi = self.rows[block].astype(np.float64, copy=False)
+            total += Phi.T @ Phi
+        return total
 
-    def ridge(self, penalty: float) -> Floats:
-        """Return ``argmin |y_t - Phi_t theta|^2 + penalty |theta|^2`` for each task, (d, T)."""
+    def ridge(self, penalty: kernels.Ridge) -> Floats:
+        """Return each task's ridge regression, (d, T); see :func:`cobandits.kernels.ridge`."""
         return kernels.ridge(self.rows, self.rewards, self.offsets, penalty)
 
     def compact(self) -> TaskData:
@@ -180,5 +211,19 @@ class TaskRows(TaskData):
         return statistics
 
 
-def _joined(parts: Sequence[NDArray[Number]]) -> NDArray[Number]:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _sorting(codes: Codes) -> Codes | None:
+    """Return the order that sorts ``codes`` and keeps equal ones in place; None if sorted."""
+    return np.argsort(codes, kind="stable") if np.any(np.diff(codes) < 0) else None
+
+
+def _aligned(parts: Sequence[Floats], order: Codes | None) -> Floats:
+    """Return a copy of all rows that begins at a cache line: it is read faster."""
+    joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    raw = np.empty(joined.nbytes + _CACHE_LINE, np.uint8)
+    begin = -raw.ctypes.data % _CACHE_LINE
+    rows = raw[begin : begin + joined.nbytes].view(joined.dtype).reshape(joined.shape)
+    if order is None:
+        rows[...] = joined
+    else:
+        np.take(joined, order, axis=0, out=rows)
+    return rows

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cobandits import kernels
+from cobandits.errors import DataError
 from cobandits.tasks.base import Averages, Codes, Floats, TaskData
 
 __all__ = ["TaskStatistics"]
+
+_RESOLVED = 1e-12  # share of a sum of squares, above which a variance survives a subtraction
 
 
 class TaskStatistics(TaskData):
@@ -37,30 +41,34 @@ class TaskStatistics(TaskData):
         }
         self._squared_moment: Floats = np.zeros((dim, dim))  # of all tasks together
 
-    def _reserve(self, capacity: int) -> None:
-        """Make room for ``capacity`` tasks and keep what is there."""
-        for name, held in self._store.items():
-            grown = np.zeros((capacity, *held.shape[1:]))
-            grown[: len(held)] = held
-            self._store[name] = grown
+    def _reserve(self, n_tasks: int) -> None:
+        """Make room for ``n_tasks`` tasks, and for some to come."""
+        room = len(self._store["counts"])
+        if n_tasks > room:
+            room = max(n_tasks, room + room // 4)
+            self._store = {name: _grown(held, room) for name, held in self._store.items()}
 
-    def _take(self, Phi: Floats, y: Floats, codes: Codes) -> None:
-        capacity = len(self._store["counts"])
-        if self.n_tasks > capacity:
-            self._reserve(max(self.n_tasks, capacity + capacity // 4))
+    def _take(self, Phi: Floats, y: Floats, codes: Codes, n_tasks: int) -> None:
+        self._reserve(n_tasks)
         order = np.argsort(codes, kind="stable")
         tasks, starts = np.unique(codes[order], return_index=True)
-        store = self._store
-        for task, rows in zip(tasks.tolist(), np.split(order, starts[1:]), strict=True):
-            X, v = Phi[rows].astype(np.float64, copy=False), y[rows].astype(np.float64, copy=False)
-            store["grams"][task] += X.T @ X
-            store["moments"][task] += v @ X
-            store["feature_sums"][task] += X.sum(axis=0)
-            store["reward_sums"][task] += v.sum()
-            store["squares"][task] += v @ v
-            store["counts"][task] += len(v)
-            weighted = X * v[:, None]
-            self._squared_moment += weighted.T @ weighted
+        new = {name: held[tasks] for name, held in self._store.items()}
+        squared_moment = self._squared_moment.copy()
+        with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused below
+            for k, (first, last) in enumerate(pairwise([*starts.tolist(), len(order)])):
+                X, v = (part[order[first:last]].astype(np.float64, copy=False) for part in (Phi, y))
+                for name, value in _sums(X, v).items():
+                    new[name][k] += value
+                weighted = X * v[:, None]
+                squared_moment += weighted.T @ weighted
+        if not all(np.isfinite(part).all() for part in (*new.values(), squared_moment)):
+            raise DataError("values are too large to square; scale the features and rewards")
+        for name, part in new.items():
+            self._store[name][tasks] = part
+        self._squared_moment = squared_moment
+
+    def _merge(self) -> None:
+        """Do nothing: what is added is summed at once."""
 
     def _part(self, name: str) -> Floats:
         return self._store[name][: self.n_tasks]
@@ -111,19 +119,44 @@ class TaskStatistics(TaskData):
         sums = (self._part(name).T for name in ("feature_sums", "reward_sums", "moments"))
         return Averages(*(total / counts for total in sums))
 
+    def mean_squares(self) -> Floats:
+        """Return the mean square of each feature over all rows, (d,)."""
+        total = np.einsum("tdd->d", self._part("grams"))
+        return np.asarray(total / max(1, self.n_rows))
+
     def covariance(self, means: Floats) -> Floats:
         """Return the features' covariance around their tasks' ``means``, (d, T), as (d, d)."""
-        between = (means * self._part("counts")) @ means.T
-        return (self.gram() - between) / max(1, self.n_rows)
+        gram = self.gram()
+        C = gram - (means * self._part("counts")) @ means.T
+        np.fill_diagonal(C, np.maximum(np.diagonal(C), _RESOLVED * np.diagonal(gram)))
+        return np.asarray(C / max(1, self.n_rows))
 
     def gram(self) -> Floats:
         """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
         return np.asarray(self._part("grams").sum(axis=0))
 
-    def ridge(self, penalty: float) -> Floats:
-        """Return ``argmin |y_t - Phi_t theta|^2 + penalty |theta|^2`` for each task, (d, T)."""
+    def ridge(self, penalty: kernels.Ridge) -> Floats:
+        """Return each task's ridge regression, (d, T); see :func:`cobandits.kernels.ridge`."""
         return kernels.gram_ridge(self._part("grams"), self._part("moments"), penalty)
 
     def compact(self) -> TaskData:
         """Return these data as they are: rows cannot be had back."""
         return self
+
+
+def _grown(held: Floats, length: int) -> Floats:
+    grown = np.zeros((length, *held.shape[1:]))
+    grown[: len(held)] = held
+    return grown
+
+
+def _sums(X: Floats, v: Floats) -> dict[str, Floats | float]:
+    """Return what rows (n, d) and rewards (n,) add to the statistics of their task."""
+    return {
+        "grams": X.T @ X,
+        "moments": v @ X,
+        "feature_sums": X.sum(axis=0),
+        "reward_sums": float(v.sum()),
+        "squares": float(v @ v),
+        "counts": float(len(v)),
+    }
