@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +19,12 @@ import pytest
 
 import cobandits
 from cobandits.cli import main
+from cobandits.cli.comparison import Comparison, made
+from cobandits.cli.comparison import Run as ComparedRun
+from cobandits.cli.tables import print_comparison
 from cobandits.diagnostics import sharing
-from cobandits.estimate import Estimate
+from cobandits.environments import Synthetic
+from cobandits.estimate import Estimate, Status
 from cobandits.estimators import LowRank, available
 from cobandits.metrics import relative_error
 from cobandits.progress import ProgressBar
@@ -137,6 +142,46 @@ def test_the_table_has_a_row_for_each_estimator(run: Run) -> None:
     first_words = [line.split()[0] for line in result.out.splitlines() if line.strip()]
     assert first_words[: 1 + len(available())] == ["estimator", *available()]
     assert "Floor" in result.out
+    assert "0 to sqrt(r) = 1.41" in result.out
+    assert "\u2026" not in result.out  # no word is cut
+    assert all(len(line) <= 80 for line in result.out.splitlines())
+
+
+def test_a_limit_is_told_once_an_estimator(capsys: pytest.CaptureFixture[str]) -> None:
+    one = ComparedRun(
+        estimator="altgd", trial=0, error=1e-5, subspace_distance=1.0, iterations=10_000,
+        seconds=123.4, status="limit", message="12 left", rank=2, floor=1e-10, cost=1.0,
+    )  # fmt: skip
+    print_comparison([one, replace(one, trial=1, message="34 left")], rank=2)
+    out = capsys.readouterr().out
+    assert "altgd: limit in 2 of 2 fits: 12 left" in out
+    assert "34 left" not in out
+    assert out.splitlines()[1].endswith("0 of 2")
+
+
+def test_no_trial_is_charged_for_the_first_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits: list[int] = []
+    fit = LowRank.fit
+
+    def counted(self: LowRank, tasks: TaskRows, **options: Any) -> Estimate:
+        fits.append(tasks.n_rows)
+        return fit(self, tasks, **options)
+
+    monkeypatch.setattr(LowRank, "fit", counted)
+    source = Synthetic(dim=20, n_tasks=12, rank=2)
+    comparison = Comparison(
+        estimators={"fast": made("fast", 2)},
+        source=source,
+        n_rows=15,
+        unequal=False,
+        trials=2,
+        seed=0,
+    )
+    with ProgressBar() as bar:
+        assert len(list(comparison.runs(bar, None))) == 2
+    assert fits[0] < 50  # a tiny problem, before the floor and the fit of each trial
+    assert fits[1:] == [180] * 4
+    assert comparison.setting == "d = 20, T = 12, r = 2, 15 rows a task, noise 0.001"
 
 
 def test_the_picture_of_a_comparison_is_written(run: Run, tmp_path: Path) -> None:
@@ -157,6 +202,7 @@ def test_the_picture_of_a_comparison_is_written(run: Run, tmp_path: Path) -> Non
         (["--estimator", "nope"], ["'nope'", *available()]),
         (["--env", "nope"], ["'nope'", "synthetic"]),
         (["--rank", "13"], ["rank", "12", "13"]),
+        (["--rank", "0"], ["--rank"]),
         (["--rows", "0"], ["rows", "0"]),
         (["--correlation", "1"], ["correlation"]),
         (["--trials", "0"], ["--trials"]),
@@ -282,6 +328,33 @@ def test_constant_and_duplicate_columns_are_warned_of(run: Run, tmp_path: Path) 
     ]
 
 
+def test_rewards_of_0_and_1_are_warned_of(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    table(noise=0.1).with_columns(clicks=pl.col("clicks") > 0).write_parquet(path)
+    result = run("fit", path, *COLUMNS, "--rank", 1, "-o", tmp_path / "model")
+    assert "warning       rewards are only 0 and 1" in result.out
+
+
+def test_a_fit_that_did_not_converge_is_warned_of(
+    run: Run, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(self: LowRank, tasks: TaskRows, **options: Any) -> Estimate:
+        status = Status(outcome="limit", message="raise iterations", iterations=3)
+        return replace(fit(self, tasks, **options), status=status)
+
+    fit = LowRank.fit
+    monkeypatch.setattr(LowRank, "fit", stopped)
+    result = run("fit", rows, *COLUMNS, "--rank", 1, "-o", tmp_path / "model")
+    assert "warning       the fit did not converge: raise iterations" in result.out
+
+
+def test_the_ridge_is_told(run: Run, rows: Path, tmp_path: Path) -> None:
+    command = ("fit", rows, *COLUMNS, "--rank", 1, "-o", tmp_path / "model")
+    assert "ridge         chosen from the data\n" in run(*command).out
+    assert "ridge         2.5\n" in run(*command, "--ridge", 2.5).out
+    assert run(*command, "--ridge", 2.5, "--json").records[0]["ridge"] == 2.5
+
+
 def test_too_few_rows_to_hold_out_still_fit(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     table(n_rows=1).head(1).write_parquet(path)
@@ -309,8 +382,16 @@ def spoil_text(frame: pl.DataFrame, path: Path) -> None:
     frame.with_columns(pl.lit("x").alias("note")).write_parquet(path)
 
 
+def spoil_rewards(frame: pl.DataFrame, path: Path) -> None:
+    frame.with_columns(pl.lit("many").alias("clicks")).write_parquet(path)
+
+
+def spoil_rows(frame: pl.DataFrame, path: Path) -> None:
+    frame.clear().write_parquet(path)
+
+
 def spoil_labels(frame: pl.DataFrame, path: Path) -> None:
-    frame.with_columns(pl.date(2024, 1, 1).alias("city")).write_parquet(path)
+    frame.with_columns(pl.duration(days=1).alias("city")).write_parquet(path)
 
 
 def spoil_end(frame: pl.DataFrame, path: Path) -> None:
@@ -322,8 +403,10 @@ def spoil_end(frame: pl.DataFrame, path: Path) -> None:
     ("spoil", "words"),
     [
         (spoil_nan, ["column b", "1 missing"]),
-        (spoil_text, ["column note", "numbers"]),
-        (spoil_labels, ["date", "strings"]),
+        (spoil_text, ["column note holds text; drop it or name the features with --features"]),
+        (spoil_rewards, ["column clicks holds text; rewards must be numbers"]),
+        (spoil_rows, ["no rows"]),
+        (spoil_labels, ["timedelta", "strings"]),
         (spoil_end, ["rows.parquet", "truncated"]),
     ],
 )
@@ -344,6 +427,7 @@ def test_fit_refuses_bad_files(
         (["--features", "a,z"], ["z", "city"]),
         (["--features", ","], ["--features"]),
         (["--rank", "9"], ["rank", "4", "9"]),
+        (["--rank", "0"], ["rank", "at least 1", "leave out --rank"]),
         (["--rank", "few"], ["rank", "auto", "'few'"]),
         (["--ridge", "-1"], ["ridge", "-1"]),
         (["--ridge", "inf"], ["ridge", "finite"]),

@@ -385,7 +385,8 @@ def test_rank_over_tasks_or_features_is_refused_with_advice(name: str) -> None:
         check_whole(make(name, 4).fit(tasks), tasks)  # it takes no rank
         return
     for rank in (0, -1, 4, 100):
-        with pytest.raises(RankError, match=r"min\(6, 3\) = 3, got .*; lower rank or add tasks"):
+        advice = "raise rank" if rank < 1 else "lower rank or add tasks"
+        with pytest.raises(RankError, match=rf"min\(6, 3\) = 3, got {rank}; {advice}"):
             make(name, rank).fit(tasks)
 
 

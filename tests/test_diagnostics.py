@@ -198,7 +198,7 @@ def test_the_same_seed_gives_the_same_report_and_progress_counts_folds() -> None
 def test_gains_and_names_follow_from_the_errors() -> None:
     report = Sharing(
         labels=("a", "b", "c", "d", "e"),
-        counts=np.array([50, 50, 50, 3, 1]),
+        counts=np.array([50, 50, 50, 7, 1]),
         squared_errors={
             "shared": np.array([1.0, 8.0, 2.0, 1.0, 0.0]),
             "independent": np.array([4.0, 4.0, 7.0, 4.0, 0.0]),
@@ -207,18 +207,99 @@ def test_gains_and_names_follow_from_the_errors() -> None:
         total=np.array([10.0, 10.0, 10.0, 10.0, 0.0]),
         standard_errors=np.array([1.0, 1.0, 1.0, 1.0, np.inf]),
         standard_error=3.0,
+        pooled_standard_error=3.0,
         ranks=(3, 2, 2, 3),
     )
     assert report.differences.tolist() == [3, -4, 5, 3, 0]
     assert report.gain.tolist() == [0.75, -1, pytest.approx(5 / 7), 0.75, 0]
-    assert report.gaining == ("c", "a")  # d has 3 standard errors too, but 3 rows
+    assert report.gaining == ("a", "c")  # d gains as much, but has 7 rows
     assert report.losing == ("b",)
     assert report.helps  # 7 is over 2 * 3
     assert report.r_squared("shared") == pytest.approx(1 - 12 / 40)
     assert report.verdict.endswith("held-out squared error 37% below that of tasks alone")
-    assert "tasks that gain: 2 of 5: c -71%, a -75% (squared error)" in str(report)
+    named = "2 of 3 tasks with 8 rows or more: squared error lower by 75% (a), 71% (c)"
+    assert report.named(report.gaining) == named
+    assert report.named(report.losing).endswith("squared error higher by 100% (b)")
+    assert "held-out R^2 (0: each task's own mean): shared 0.700" in str(report)
     with pytest.raises(ConfigurationError, match="one of shared, independent, pooled"):
         report.r_squared("fast")
+
+
+def told(
+    shared: float, alone: float, pooled: float, *, counts: tuple[int, ...] = (50, 50)
+) -> Sharing:
+    """Return a report with these errors for each task, a total of 10 and standard errors of 1."""
+    n_tasks = len(counts)
+    errors = {"shared": shared, "independent": alone, "pooled": pooled}
+    return Sharing(
+        labels=tuple(range(n_tasks)),
+        counts=np.array(counts),
+        squared_errors={name: np.full(n_tasks, error) for name, error in errors.items()},
+        total=np.full(n_tasks, 10.0),
+        standard_errors=np.ones(n_tasks),
+        standard_error=1.0,
+        pooled_standard_error=1.0,
+        ranks=(1,),
+    )
+
+
+ALONE = "held-out squared error 50% {} that of tasks alone"
+MEAN = "no better than each task's own mean"
+
+
+@pytest.mark.parametrize(
+    ("report", "verdict"),
+    [
+        (told(4, 8, 9), f"sharing helps: {ALONE.format('below')}"),
+        (
+            told(4, 8, 4.9),
+            f"sharing helps: {ALONE.format('below')}; one pooled model does as well",
+        ),
+        (told(4, 8, 3), f"sharing helps: {ALONE.format('below')}; one pooled model does as well"),
+        (
+            told(6, 4, 9),
+            f"sharing hurts: {ALONE.format('above')}; "
+            "try another rank, or fit the tasks one by one",
+        ),
+        (
+            told(4, 4.5, 9),
+            "sharing neither helps nor hurts by more than chance; the tasks may be fitted alone",
+        ),
+        (
+            told(4, 4.5, 4),
+            "sharing neither helps nor hurts by more than chance; one pooled model does as well",
+        ),
+        (told(10, 20, 15), "no model predicts better than each task's own mean"),
+        (told(11, 20, 9), f"the shared model predicts {MEAN}; fit one pooled model"),
+        (told(11, 9, 20), f"the shared model predicts {MEAN}; fit the tasks one by one"),
+        (told(4, 8, 9, counts=(50,)), "there is one task: nothing to share"),
+        (told(4, 8, 9, counts=(1, 1)), "cannot be told: no task has two rows"),
+    ],
+)
+def test_the_verdict_is_one_sentence_that_does_not_mislead(report: Sharing, verdict: str) -> None:
+    assert report.verdict == verdict
+    assert report.helps == verdict.startswith("sharing helps")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_theta_for_all_is_told(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    features = rng.standard_normal((200, 6))
+    rewards = features @ rng.standard_normal(6) + rng.standard_normal(200)
+    report = sharing(TaskRows.from_arrays(features, rewards, np.arange(200) % 20), rng=seed)
+    assert report.verdict.endswith("; one pooled model does as well")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rewards_that_are_noise_around_a_mean_are_not_said_to_gain(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    features = np.column_stack([rng.standard_normal((160, 12)), np.ones(160)])
+    owners = np.arange(160) % 20
+    rewards = 20 + 4 * rng.standard_normal(20)[owners] + rng.standard_normal(160)
+    report = sharing(TaskRows.from_arrays(features, rewards, owners), rng=seed)
+    assert report.r_squared("shared") <= 0
+    assert report.verdict == "no model predicts better than each task's own mean"
+    assert not report.helps
 
 
 def test_two_fits_that_are_exact_are_equal() -> None:
@@ -253,17 +334,18 @@ def test_only_tasks_with_a_single_row() -> None:
     assert not report.helps
     assert math.isnan(report.r_squared("shared"))  # no task's rewards vary
     assert np.isfinite(report.squared_errors["pooled"]).all()
-    assert "nan" in str(report)
+    assert report.verdict == "cannot be told: no task has two rows"
+    assert "none named: no task has 8 rows" in str(report)
 
 
-@pytest.mark.parametrize("reward", [0.0, 2.0])
+@pytest.mark.parametrize("reward", [0.0, 2.0, 0.1])
 def test_rewards_that_never_vary(reward: float) -> None:
     rng = np.random.default_rng(0)
     features = np.column_stack([rng.standard_normal((40, 3)), np.ones(40)])
     report = sharing(TaskRows.from_arrays(features, np.full(40, reward), [0, 1] * 20))
     assert math.isnan(report.r_squared("shared"))
     assert not np.isnan(report.gain).any()
-    assert str(report)
+    assert report.verdict == "cannot be told: the rewards of no task vary"
 
 
 def test_one_task_only() -> None:
@@ -274,6 +356,8 @@ def test_one_task_only() -> None:
     assert set(report.ranks) == {1}
     assert report.r_squared("shared") == pytest.approx(report.r_squared("pooled"), abs=1e-3)
     assert not report.helps
+    assert report.verdict == "there is one task: nothing to share"
+    assert report.gaining == report.losing == ()
 
 
 def test_fewer_rows_than_folds() -> None:

@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from numpy.typing import NDArray
 
 from cobandits import plots
-from cobandits.diagnostics import sharing
+from cobandits.diagnostics import Sharing, Spectrum, sharing
 from cobandits.diagnostics import spectrum as spectrum_of
 from cobandits.errors import MissingExtraError
 from cobandits.estimate import Estimate
@@ -129,6 +129,76 @@ def test_of_many_tasks_the_outermost_are_named() -> None:
     farthest = int(np.hypot(*shown.weights).argmax())
     assert shown.labels[farthest] in texts(axes)
     assert len(texts(axes)) <= 10
+
+
+def test_outliers_are_far_from_the_others_not_from_zero() -> None:
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((2, 100)) + np.array([[100.0], [0.0]])
+    weights[0, 7] = 90.0
+    shown = Estimate(basis=np.eye(3)[:, :2], weights=weights, labels=tuple(range(100)))
+    (axes,) = plots.task_plane(shown).axes
+    assert "7" in texts(axes)
+
+
+def test_units_of_features_do_not_change_the_plane() -> None:
+    shown, units = estimate(3), np.geomspace(1e-3, 1e3, 5)
+    U, s, Vh = np.linalg.svd(shown.theta / units[:, None], full_matrices=False)
+    other = Estimate(basis=U[:, :3], weights=s[:3, None] * Vh[:3], labels=shown.labels)
+    (plain,), (scaled,) = (
+        plots.task_plane(shown, np.ones(5)).axes,
+        plots.task_plane(other, units).axes,
+    )
+    assert plain.get_xlabel() == scaled.get_xlabel()
+    assert plain.get_ylabel() == scaled.get_ylabel()
+    points = [np.asarray(axes.collections[0].get_offsets()) for axes in (plain, scaled)]
+    assert np.allclose(points[0], points[1])
+    singular = np.linalg.svd(shown.theta, compute_uv=False)
+    assert np.allclose(np.linalg.norm(points[0], axis=0), singular[:2])
+
+
+def report_of(shared: list[float], alone: list[float]) -> Sharing:
+    n_tasks = len(shared)
+    errors = {"shared": shared, "independent": alone, "pooled": shared}
+    return Sharing(
+        labels=tuple(f"town {t}" for t in range(n_tasks)),
+        counts=np.full(n_tasks, 10),
+        squared_errors={name: np.array(values) for name, values in errors.items()},
+        total=np.ones(n_tasks),
+        standard_errors=np.full(n_tasks, 1e-3),
+        standard_error=1.0,
+        pooled_standard_error=1.0,
+        ranks=(1,),
+    )
+
+
+def test_tasks_that_lose_are_named_first() -> None:
+    shared = [1.0 + 0.1 * t for t in range(60)]
+    alone = [4.0 * error for error in shared]
+    alone[30] = 0.9 * shared[30]  # all others gain, and by more
+    (axes,) = plots.held_out(report_of(shared, alone)).axes
+    assert "town 30" in texts(axes)
+
+
+def test_errors_are_never_below_zero_and_one_task_has_plain_ticks() -> None:
+    (axes,) = plots.held_out(report_of([0.0, 1.0], [0.0, 1.2])).axes
+    assert axes.get_xlim()[0] == axes.get_ylim()[0] == 0
+    figure = plots.held_out(report_of([1.0], [1.0 + 1e-9]))
+    figure.draw_without_rendering()
+    ticks = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert len(set(ticks)) == len(ticks) > 1
+    assert max(map(len, ticks)) <= 5
+
+
+def test_the_spectrum_of_one_direction_has_whole_ticks() -> None:
+    found = Spectrum(singular_values=np.array([18.0]), rank=1, noise_std=1.0)
+    (axes,) = plots.spectrum(found).axes
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
+
+
+def test_the_setting_is_written_above() -> None:
+    curve = {"fast": [np.array([1.0, 0.1])]}
+    (axes,) = plots.convergence(curve, {}, [0.1], "d = 3, T = 5").axes
+    assert axes.get_title(loc="left") == "d = 3, T = 5\none trial"
 
 
 def test_tasks_that_gain_are_below_the_diagonal() -> None:

@@ -25,6 +25,8 @@ __all__ = ["Comparison", "Curves", "Run", "made"]
 
 Floats = NDArray[np.floating]
 
+_TINY = Synthetic(dim=3, n_tasks=4, rank=1).problem(n_rows=8, seed=0).tasks
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
@@ -57,6 +59,8 @@ class Comparison:
     def runs(self, bar: ProgressBar, curves: Curves | None) -> Iterator[Run]:
         """Fit one after the other; where ``curves`` are wanted, once more with the truth."""
         bar.stage("fitting")
+        for name in self.estimators:
+            made(name, 1).fit(_TINY, rng=0)  # not timed: the first fit also imports
         total = self.trials * len(self.estimators)
         for trial in range(self.trials):
             problem = self.source.problem(
@@ -70,6 +74,23 @@ class Comparison:
                 yield _run(name, trial, problem, fitted, floor=floor, seconds=seconds)
                 if curves is not None:
                     curves.add(name, self._fit(name, trial, problem, truth=problem.theta), problem)
+
+    @property
+    def setting(self) -> str:
+        """What the rows are like, in a line."""
+        source = self.source
+        rows = f"{'about ' if self.unequal else ''}{self.n_rows} rows a task"
+        more = {
+            "condition": source.condition,
+            "correlation": source.correlation,
+            "shift": source.shift,
+        }
+        parts = [
+            f"d = {source.dim}, T = {source.n_tasks}, r = {source.rank}",
+            f"{rows}, noise {source.noise_std:g}",
+            *(f"{name} {value:g}" for name, value in more.items() if value),
+        ]
+        return ", ".join(parts)
 
     def _timed(self, name: str, trial: int, problem: Problem) -> tuple[Estimate, float]:
         began = time.perf_counter()
@@ -105,7 +126,7 @@ class Curves:
             errors = np.array([relative_error(fitted.theta, problem.theta)])
         self.errors.setdefault(name, []).append(errors)
 
-    def draw(self, floor: list[float], directory: Path) -> tuple[Path, Path]:
+    def draw(self, floor: list[float], setting: str, directory: Path) -> tuple[Path, Path]:
         """Write the picture of all estimators."""
         iterative = {
             name for name, trials in self.errors.items() if any(len(e) > 1 for e in trials)
@@ -116,7 +137,8 @@ class Curves:
             for name, trials in self.errors.items()
             if name not in iterative
         }
-        return plots.save(plots.convergence(curves, levels, floor), directory / "convergence")
+        picture = plots.convergence(curves, levels, floor, setting)
+        return plots.save(picture, directory / "convergence")
 
 
 def _optimum(problem: Problem) -> Estimate:

@@ -31,7 +31,7 @@ def estimate(
     dim: Annotated[int, typer.Option(metavar="INT", help="Features, d.")] = 100,
     tasks: Annotated[int, typer.Option(metavar="INT", help="Tasks, T.")] = 50,
     rank: Annotated[
-        int, typer.Option(metavar="INT", help="Rank of theta, r; estimators are told it.")
+        int, typer.Option(min=1, metavar="INT", help="Rank of theta, r; estimators are told it.")
     ] = 4,
     rows: Annotated[int, typer.Option(metavar="INT", help="Rows a task, n.")] = 50,
     noise_std: Annotated[
@@ -104,8 +104,8 @@ def _compare(comparison: Comparison, as_json: bool, plot: Path | None) -> None:
             if as_json:
                 print(to_json(asdict(run)), flush=True)
     if not as_json:
-        print_comparison(runs)
+        print_comparison(runs, comparison.source.rank)
     if plot is not None and curves is not None:
         floors = {run.trial: run.floor for run in runs}
         with writing(plot):
-            curves.draw(list(floors.values()), plot)
+            curves.draw(list(floors.values()), comparison.setting, plot)

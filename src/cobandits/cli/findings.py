@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from cobandits.estimate import Estimate
 from cobandits.frames import INTERCEPT
 from cobandits.tasks import TaskRows
 
-__all__ = ["Findings", "doubtful_columns"]
+__all__ = ["Findings", "doubts"]
 
 _NAMES = ("shared", "independent", "pooled")
 _SHOWN_VALUES = 10  # singular values that are shown
@@ -28,6 +29,7 @@ class Findings:
 
     counts: NDArray[np.int64]  # rows a task, (T,)
     chosen: bool  # the rank was chosen, not given
+    ridge: float | Literal["auto"]
     estimate: Estimate
     spectrum: Spectrum
     sharing: Sharing | None  # None where there are too few rows to hold any out
@@ -42,9 +44,11 @@ class Findings:
             "tasks": len(self.counts),
             "features": list(self.estimate.feature_names or ()),
             "rank": self.estimate.rank,
+            "ridge": self.ridge,
             "singular_values": self.spectrum.singular_values.tolist(),
             "noise_std": self.spectrum.noise_std,
             "r_squared": sharing and {name: sharing.r_squared(name) for name in _NAMES},
+            "verdict": sharing and sharing.verdict,
             "helps": sharing and sharing.helps,
             "hurts": sharing and sharing.hurts,
             "gaining": sharing and _gains(sharing, sharing.gaining),
@@ -60,6 +64,7 @@ class Findings:
         lines = [
             ("data", self._size()),
             ("rank", f"{self.estimate.rank} ({'chosen' if self.chosen else 'given'})"),
+            ("ridge", "chosen from the data" if self.ridge == "auto" else number(self.ridge)),
             ("spectrum", self._singular_values()),
             ("noise", f"{number(self.spectrum.noise_std)} (standard deviation)"),
             ("status", str(self.estimate.status)),
@@ -95,7 +100,7 @@ def _many(count: int, word: str) -> str:
 def _held_out(sharing: Sharing) -> list[tuple[str, str]]:
     scores = ", ".join(f"{name} {number(sharing.r_squared(name))}" for name in _NAMES)
     return [
-        ("held-out R^2", scores),
+        ("held-out R^2", f"{scores} (0: each task's own mean)"),
         ("verdict", sharing.verdict),
         ("tasks gaining", sharing.named(sharing.gaining)),
         ("tasks losing", sharing.named(sharing.losing)),
@@ -107,7 +112,20 @@ def _gains(sharing: Sharing, labels: Sequence[Hashable]) -> list[dict[str, objec
     return [{"task": label, "gain": gain[label]} for label in labels]
 
 
-def doubtful_columns(tasks: TaskRows) -> list[str]:
+def doubts(tasks: TaskRows, estimate: Estimate) -> list[str]:
+    """Return warnings about the fit, the rewards and the features."""
+    status, rewards = estimate.status, tasks.rewards
+    failed = status.outcome != "converged"
+    binary = bool(np.isin(rewards, (0, 1)).all() and rewards.min() < rewards.max())
+    linear = "rewards are only 0 and 1: predictions of a linear model may leave 0 to 1"
+    return [
+        *([f"the fit did not converge: {status.message}"] if failed else []),
+        *([linear] if binary else []),
+        *_doubtful_columns(tasks),
+    ]
+
+
+def _doubtful_columns(tasks: TaskRows) -> list[str]:
     """Return a warning for constant feature columns, and one for duplicate ones."""
     names = tasks.feature_names or tuple(str(j) for j in range(tasks.dim))
     varies = tasks.rows.min(axis=0) < tasks.rows.max(axis=0)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import typer
 
 from cobandits import plots
-from cobandits.cli.findings import Findings, doubtful_columns
+from cobandits.cli.findings import Findings, doubts
 from cobandits.cli.output import check_file, check_labels, plot_directory, to_json, writing
 from cobandits.diagnostics import Sharing, sharing, spectrum
 from cobandits.errors import ConfigurationError, DataError
@@ -21,7 +22,7 @@ __all__ = ["fit"]
 
 def fit(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Rows to fit: .parquet, .pq or .csv.")
+        Path, typer.Argument(metavar="FILE", help="Rows to fit: .parquet, .pq, .csv or .tsv.")
     ],
     *,
     task: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the task of a row.")],
@@ -56,23 +57,26 @@ def fit(
         plot_directory(plot)
     with ProgressBar() as bar:
         bar.stage(f"reading {file.name}")
-        tasks = TaskRows.from_file(
-            file, task=task, reward=reward, features=names, intercept=intercept
-        )
+        tasks = _read(file, task=task, reward=reward, features=names, intercept=intercept)
         check_labels(tasks.labels)
         findings = _found(tasks, estimator, seed, output, bar)
     print(to_json(findings.record()) if as_json else findings)
     if plot is not None:
-        _draw(findings, plot)
+        _draw(findings, tasks, plot)
 
 
 def _rank(text: str) -> int | Literal["auto"]:
     if text == "auto":
         return "auto"
     try:
-        return int(text)
+        rank = int(text)
     except ValueError:
         raise ConfigurationError(f"rank must be 'auto' or a whole number, got {text!r}") from None
+    if rank < 1:
+        raise ConfigurationError(
+            f"rank must be at least 1, got {rank}; leave out --rank to have it chosen"
+        )
+    return rank
 
 
 def _ridge(text: str) -> float | Literal["auto"]:
@@ -93,6 +97,17 @@ def _names(text: str | None) -> list[str] | None:
     return names
 
 
+def _read(
+    file: Path, *, task: str, reward: str, features: list[str] | None, intercept: bool
+) -> TaskRows:
+    try:
+        return TaskRows.from_file(
+            file, task=task, reward=reward, features=features, intercept=intercept
+        )
+    except DataError as error:  # whose advice is for callers of the library
+        raise DataError(str(error).replace("features=", "--features")) from error
+
+
 def _found(
     tasks: TaskRows, estimator: LowRank, seed: int, output: Path, bar: ProgressBar
 ) -> Findings:
@@ -108,10 +123,11 @@ def _found(
     return Findings(
         counts=tasks.counts,
         chosen=estimator.rank == "auto",
+        ridge=estimator.ridge,
         estimate=estimate,
         spectrum=directions,
         sharing=held_out,
-        warnings=(*doubtful_columns(tasks), *reason),
+        warnings=(*doubts(tasks, estimate), *reason),
         output=output,
     )
 
@@ -129,9 +145,11 @@ def _held_out(
     return report, []
 
 
-def _draw(findings: Findings, directory: Path) -> None:
+def _draw(findings: Findings, tasks: TaskRows, directory: Path) -> None:
+    squares = np.einsum("nd,nd->d", tasks.rows, tasks.rows, dtype=np.float64)
+    units = np.sqrt(squares / tasks.n_rows)
     with writing(directory):
         plots.save(plots.spectrum(findings.spectrum), directory / "spectrum")
-        plots.save(plots.task_plane(findings.estimate), directory / "tasks")
+        plots.save(plots.task_plane(findings.estimate, units), directory / "tasks")
         if findings.sharing is not None:
             plots.save(plots.held_out(findings.sharing), directory / "held_out")

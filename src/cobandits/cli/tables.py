@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,25 +14,25 @@ from cobandits.cli.output import number
 
 __all__ = ["print_comparison"]
 
-_WIDTH = 110  # where the output is not a terminal
+_WIDTH = 80  # where the output is not a terminal, and at least
 _EXACT = 1e-12  # errors below this are rounding: their ratio means nothing
 
 
-def print_comparison(runs: Sequence[Run]) -> None:
+def print_comparison(runs: Sequence[Run], rank: int) -> None:
     """Print medians over trials, an estimator a row, and what needs attention."""
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
+    console = Console(highlight=False)
+    console.width = max(_WIDTH, console.width) if sys.stdout.isatty() else _WIDTH
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("estimator")
-    for name in ("error", "range", "x floor", "distance", "iterations", "seconds"):
-        table.add_column(name, justify="right")
-    table.add_column("status")
+    table.add_column("estimator", no_wrap=True)
+    for name in ("error", "worst", "x floor", "distance", "steps", "seconds", "converged"):
+        table.add_column(name, justify="right", no_wrap=True)
     by_estimator: dict[str, list[Run]] = {}
     for run in runs:
         by_estimator.setdefault(run.estimator, []).append(run)
     for name, group in by_estimator.items():
         table.add_row(name, *_cells(group))
     console.print(table)
-    console.print(f"\n{_legend(runs)}", style="dim")
+    console.print(f"\n{_legend(runs, rank)}", style="dim")
     for line in _advice(runs):
         console.print(line, markup=False)
 
@@ -41,37 +40,41 @@ def print_comparison(runs: Sequence[Run]) -> None:
 def _cells(runs: Sequence[Run]) -> list[str]:
     errors = [run.error for run in runs]
     ratios = [run.error / run.floor for run in runs if run.floor > _EXACT]
-    states = Counter(run.status for run in runs)
+    converged = sum(run.status == "converged" for run in runs)
     return [
         number(float(np.median(errors))),
-        f"{number(min(errors))} to {number(max(errors))}" if len(runs) > 1 else "",
+        number(max(errors)),
         _ratio(float(np.median(ratios))) if ratios else "-",
         number(float(np.median([run.subspace_distance for run in runs]))),
         f"{np.median([run.iterations for run in runs]):,.0f}",
         number(float(np.median([run.seconds for run in runs]))),
-        ", ".join(s if len(states) == 1 else f"{s} {n}" for s, n in states.items()),
+        f"{converged} of {len(runs)}",
     ]
 
 
 def _ratio(value: float) -> str:
-    return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
+    return f"{value:.2f}" if value < 10 else f"{value:.0f}" if value < 1e5 else number(value)
 
 
-def _legend(runs: Sequence[Run]) -> str:
+def _legend(runs: Sequence[Run], rank: int) -> str:
     floor = number(float(np.median([run.floor for run in runs])))
     trials = len({run.trial for run in runs})
-    medians = f"Medians over {trials} trials. " if trials > 1 else ""
+    medians = f"Medians over {trials} trials, and the worst error. " if trials > 1 else ""
     return (
-        f"{medians}Error: of theta, relative. Distance: of the basis from the true one.\n"
-        f"Floor: {floor}, the error of the least-squares optimum found from the true basis."
+        f"{medians}Error: of theta, relative.\n"
+        f"Distance: of the basis from the true one, 0 to sqrt(r) = {number(rank**0.5)}.\n"
+        f"Floor: {floor}, the error of the optimum that is found from the true basis."
     )
 
 
 def _advice(runs: Sequence[Run]) -> list[str]:
-    """Return one line for each way in which a fit did not converge."""
-    notes = Counter(
-        (run.estimator, run.status, run.message) for run in runs if run.status != "converged"
-    )
+    """Return one line for each estimator and way in which its fits did not converge."""
+    notes: dict[tuple[str, str], list[str]] = {}
+    for run in runs:
+        if run.status != "converged":
+            notes.setdefault((run.estimator, run.status), []).append(run.message)
+    trials = len({run.trial for run in runs})
     return [
-        f"{name}: {status} in {n} of the fits: {text}" for (name, status, text), n in notes.items()
+        f"{name}: {status} in {len(texts)} of {trials} fits: {texts[0]}"
+        for (name, status), texts in notes.items()
     ]

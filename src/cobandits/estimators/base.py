@@ -169,7 +169,7 @@ def check_rank(rank: int, tasks: TaskData) -> None:
     if not 1 <= rank <= largest:
         raise RankError(
             f"rank must be from 1 to min(d, T) = min({tasks.dim}, {tasks.n_tasks}) = {largest}, "
-            f"got {rank}; lower rank or add tasks"
+            f"got {rank}; {'lower rank or add tasks' if rank > largest else 'raise rank'}"
         )
 
 

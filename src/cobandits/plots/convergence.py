@@ -27,6 +27,7 @@ def convergence(
     curves: Mapping[str, Sequence[Floats]],
     levels: Mapping[str, Sequence[float]],
     floor: Sequence[float],
+    setting: str = "",
 ) -> Figure:
     """Draw the relative error of theta by iteration, as in Figure 2a of the paper.
 
@@ -40,6 +41,8 @@ def convergence(
         For each estimator without iterations, its error in each trial: a horizontal line.
     floor
         The error of the least-squares optimum in each trial: a dotted line.
+    setting
+        What the rows were like, written above the picture.
 
     Examples
     --------
@@ -63,7 +66,8 @@ def convergence(
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel("iteration (0 is the start)")
         axes.set_ylabel("relative error of theta")
-        note(axes, f"median and range over {len(floor)} trials" if len(floor) > 1 else "one trial")
+        trials = f"median and range over {len(floor)} trials" if len(floor) > 1 else "one trial"
+        note(axes, f"{setting}\n{trials}" if setting else trials)
     return figure
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.diagnostics import Sharing, Spectrum
+from cobandits.diagnostics.held_out import LEAST_ROWS
 from cobandits.estimate import Estimate
 from cobandits.plots.style import BLUE, GREY, VERMILLION, ink, new_figure, note, style
 
@@ -52,7 +53,7 @@ def spectrum(result: Spectrum) -> Figure:
         )
         _value_axis(axes, values)
         axes.set_xlim(0.5, len(values) + 0.6)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         axes.set(
             xlabel=f"direction (theta fitted with rank {len(values)})",
             ylabel="singular value of theta",
@@ -91,11 +92,19 @@ def held_out(result: Sharing) -> Figure:
         axes.scatter(alone[loses], shared[loses], s=22, color=VERMILLION, marker="^")
         axes.set_xlabel("held-out error of the task alone\n(root mean square, units of reward)")
         axes.set_ylabel("held-out error of the shared fit\n(root mean square, units of reward)")
-        numbers = f"{gains.sum()} of {len(alone)} tasks gain, {loses.sum()} lose"
-        note(axes, f"{numbers}, by over 2 standard errors (filled)")
+        numbers = f"{_tasks(len(alone))}: {gains.sum()} gain, {loses.sum()} lose"
+        note(
+            axes, f"{numbers} (filled: by over 2 standard errors,\nwith {LEAST_ROWS} rows or more)"
+        )
         ratios = np.maximum(shared, _TINY) / np.maximum(alone, _TINY)
-        _name(figure, axes, (alone, shared), result.labels, np.argsort(-np.abs(np.log(ratios))))
+        order = np.lexsort((-np.abs(np.log(ratios)), ~loses))  # those that lose first
+        few = max(_FIRST_FEW, int(loses.sum()))
+        _name(figure, axes, (alone, shared), result.labels, order, few)
     return figure
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'' if count == 1 else 's'}"
 
 
 def _square(axes: Axes, values: Floats) -> None:
@@ -105,8 +114,9 @@ def _square(axes: Axes, values: Floats) -> None:
         _log_scales(axes)
         low, high = low / 1.3, high * 1.3
     else:
-        pad = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
-        low, high = low - pad, high + pad
+        pad = max(0.1 * (high - low), 0.1 * high) or 1.0  # also where all errors are alike
+        low, high = max(low - pad, 0.0), high + pad
+        axes.locator_params(nbins=5)
     axes.set(xlim=(low, high), ylim=(low, high), box_aspect=1)
     axes.plot([low, high], [low, high], color=GREY, linewidth=0.8, zorder=0)
     for text, colour, x, y in (("hurts", VERMILLION, 0.02, 0.98), ("helps", BLUE, 0.98, 0.02)):
@@ -132,18 +142,21 @@ def _log_scales(axes: Axes) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
-def task_plane(estimate: Estimate) -> Figure:
+def task_plane(estimate: Estimate, units: Floats | None = None) -> Figure:
     """Draw the tasks in the plane of the first two basis directions.
 
     With rank 1 there is one direction, and the tasks stand in the order of their weights.
+    With ``units``, the features' root mean squares (d,), directions and weights are those of
+    theta for features divided by them, so that the choice of units does not matter.
     """
-    first = estimate.weights[0]
+    loads, weights = _in_units(estimate, units)
+    first, rank = weights[0], estimate.rank
     with style():
         figure, axes = new_figure(5.2, 4.4)
-        axes.set_xlabel(_direction(estimate, 0))
-        if estimate.rank > 1:
-            second = estimate.weights[1]
-            axes.set_ylabel(_direction(estimate, 1))
+        axes.set_xlabel(_direction(estimate, loads, 0))
+        if rank > 1:
+            second = weights[1]
+            axes.set_ylabel(_direction(estimate, loads, 1))
         else:
             second = np.argsort(np.argsort(first)).astype(np.float64)
             axes.set(ylabel="tasks, in order", yticks=[])
@@ -151,19 +164,40 @@ def task_plane(estimate: Estimate) -> Figure:
         axes.scatter(first, second, s=18, color=BLUE)
         axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # zeros only where they are in sight
         axes.axvline(0, color="0.85", linewidth=0.8, zorder=0)
-        if estimate.rank > 1:
+        if rank > 1:
             axes.axhline(0, color="0.85", linewidth=0.8, zorder=0)
-        note(axes, f"{len(first)} tasks, rank {estimate.rank}")
-        _name(figure, axes, (first, second), estimate.labels, np.argsort(-np.hypot(first, second)))
+        scaled = "" if units is None else ", features in units of their root mean square"
+        note(axes, f"{_tasks(len(first))}, rank {rank}{scaled}")
+        order = np.argsort(-_remoteness(weights[:2]))
+        _name(figure, axes, (first, second), estimate.labels, order)
     return figure
 
 
-def _direction(estimate: Estimate, index: int) -> str:
+def _in_units(estimate: Estimate, units: Floats | None) -> tuple[Floats, Floats]:
+    """Return basis and weights, those of ``diag(units) Theta`` if there are units."""
+    if units is None:
+        return estimate.basis, estimate.weights
+    Q, R = np.linalg.qr(units[:, None] * estimate.basis)
+    U, s, Vh = np.linalg.svd(R @ estimate.weights, full_matrices=False)
+    loads = Q @ U
+    largest = loads[np.abs(loads).argmax(axis=0), np.arange(loads.shape[1])]
+    signs = np.where(largest < 0, -1.0, 1.0)
+    return loads * signs, (signs * s)[:, None] * Vh
+
+
+def _remoteness(weights: Floats) -> Floats:
+    """Return how far tasks are from the median one, in units of the usual distance, (T,)."""
+    away = np.abs(weights - np.median(weights, axis=1, keepdims=True))
+    usual = np.median(away, axis=1, keepdims=True)
+    return np.asarray(np.linalg.norm(away / np.where(usual > 0, usual, 1.0), axis=0))
+
+
+def _direction(estimate: Estimate, loads: Floats, index: int) -> str:
     """Return a name for an axis: the direction's number and its largest entries."""
-    loads = estimate.basis[:, index]
+    entries = loads[:, index]
     names = estimate.feature_names or [f"feature {j}" for j in range(estimate.dim)]
-    largest = np.argsort(-np.abs(loads))[:3]
-    parts = "  ".join(f"{loads[j]:+.2f} {names[j]}" for j in largest)
+    largest = np.argsort(-np.abs(entries))[:3]
+    parts = "  ".join(f"{entries[j]:+.2f} {names[j]}" for j in largest)
     return f"weight in direction {index + 1}\n{parts}{' ...' if estimate.dim > 3 else ''}"
 
 
@@ -173,14 +207,18 @@ def _name(
     places: tuple[Floats, Floats],
     labels: Sequence[Hashable],
     order: NDArray[np.int64],
+    few: int = _FIRST_FEW,
 ) -> None:
-    """Write labels beside their points, the first in ``order`` first, where there is room."""
+    """Write labels beside their points, the first in ``order`` first, where there is room.
+
+    Of many points only the first ``few`` are named.
+    """
     figure.draw_without_rendering()  # fixes the scale, which tells what is near
     points = axes.transData.transform(np.column_stack(places)) * 72 / figure.dpi
     taken = [(px - 3, py - 3, px + 3, py + 3) for px, py in points.tolist()]
     taken += [_box(text.get_window_extent(), figure.dpi) for text in axes.texts]
     inside = _box(axes.bbox, figure.dpi)
-    most = len(labels) if len(labels) <= _MOST_NAMED else _FIRST_FEW
+    most = len(labels) if len(labels) <= _MOST_NAMED else few
     for i in order[:most].tolist():
         text = str(labels[i])[:_LONGEST_NAME]
         for right, up in ((5.0, 1.0), (-5.0, 1.0), (5.0, -8.0), (-5.0, -8.0)):
