@@ -73,7 +73,7 @@ def least_squares(
         Task t owns the rows ``offsets[t]`` to ``offsets[t + 1]``.
     B : (d, r)
     """
-    penalty = (B.T * ridge) @ B
+    penalty = _penalty(B, ridge)
     tolerance = _pivot_tolerance(B.shape[1], rows.dtype)
     if not COMPILED:
         everyone = np.arange(len(offsets) - 1)
@@ -133,7 +133,7 @@ def gram_least_squares(
     W = np.zeros((T, r))
     costs = np.zeros(T)
     gradient = np.zeros((d, r))
-    penalty = (B.T * ridge) @ B
+    penalty = _penalty(B, ridge)
     for block in blocks(T, d * r * grams.itemsize):
         S = (grams[block].reshape(-1, d) @ B).reshape(-1, d, r)  # (block, d, r)
         v = moments[block] @ B
@@ -264,6 +264,13 @@ def _batched_least_squares(
         W[group] = w
         costs[group] = np.einsum("tn,tn->t", e, e) + np.einsum("tr,rs,ts->t", w, penalty, w)
     return Fit(W.T, gradient, costs)
+
+
+def _penalty(B: Floats, ridge: Ridge) -> Floats:
+    """Return the ridge on theta as one on weights: ``B' diag(ridge) B``, (r, r)."""
+    if isinstance(ridge, float) and ridge == 0:
+        return np.zeros((B.shape[1], B.shape[1]))
+    return (B.T * ridge) @ B
 
 
 def _with_ridge_gradient(fit: Fit, B: Floats, ridge: Ridge) -> Fit:

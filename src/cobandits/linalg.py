@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 __all__ = [
     "factor",
     "inverse_cholesky",
+    "inverse_definite",
+    "largest_eigenvalue",
+    "leading_left_vectors",
     "least_norm",
     "orthonormal",
     "procrustes",
@@ -18,6 +21,9 @@ __all__ = [
 ]
 
 Floats = NDArray[np.floating]
+
+_SPARE_DIRECTIONS = 8  # beyond those asked for, which make subspace iteration quick
+_SUBSPACE_ITERATIONS = 4
 
 
 def subspace_distance(B1: Floats, B2: Floats) -> float:
@@ -50,6 +56,40 @@ def top_left_vectors(M: Floats, r: int) -> Floats:
         return np.asarray(vectors[:, ::-1])
     _, vectors = scipy.linalg.eigh(M.T @ M, subset_by_index=(T - r, T - 1))
     return orthonormal(M @ vectors[:, ::-1])
+
+
+def leading_left_vectors(M: Floats, r: int) -> Floats:
+    """Return nearly the ``r`` leading left singular vectors of ``M``, (d, T), as (d, r).
+
+    By subspace iteration, which is quicker than :func:`top_left_vectors` and good enough to
+    start from. Where more than half of the directions are asked for, the exact ones.
+    """
+    width = r + _SPARE_DIRECTIONS
+    if 2 * width > min(M.shape):
+        return top_left_vectors(M, r)
+    Q = orthonormal(M @ np.random.default_rng(0).standard_normal((M.shape[1], width)))
+    for _ in range(_SUBSPACE_ITERATIONS):
+        Q = orthonormal(M @ (M.T @ Q))
+    return Q @ top_left_vectors(Q.T @ M, r)
+
+
+def largest_eigenvalue(M: Floats) -> float:
+    """Return the largest eigenvalue of a small symmetric ``M``.
+
+    >>> largest_eigenvalue(np.diag([1.0, 3.0]))
+    3.0
+    """
+    return float(scipy.linalg.lapack.dsyev(M, compute_v=0)[0][-1])
+
+
+def inverse_definite(M: Floats) -> Floats:
+    """Return the inverse of a small definite ``M``, (r, r).
+
+    >>> inverse_definite(np.diag([2.0, 4.0])).tolist()
+    [[0.5, 0.0], [0.0, 0.25]]
+    """
+    S = inverse_cholesky(M)
+    return S @ S.T
 
 
 def inverse_cholesky(M: Floats) -> Floats:

@@ -150,6 +150,28 @@ INLINE void NAMED(pull_back)(const int NARROW, CUT cut, const REAL *rows, const 
     for (; i >= 1; i -= 1) NAMED(add_rows)(NARROW, 1, cut, rows + (i - 1) * cut.dim, e + i - 1, g);
 }
 
+/* M = A'A + penalty, lower blocks of four, and w = A'y. */
+INLINE void NAMED(normal_equations)(const REAL *At, const REAL *y, long used, long rank,
+                                    const REAL *penalty, REAL *M, REAL *w) {
+    CUT cut = NAMED(cut_row)(used);
+    long p = 0;
+    for (; p + 4 <= rank; p += 4) {
+        NAMED(products)(0, 4, 1, cut, At + p * used, y, w + p, 1);
+        for (long q = 0; q <= p; q += 4) {
+            REAL block[16];
+            NAMED(products)(0, 4, 4, cut, At + p * used, At + q * used, block, 4);
+            for (int i = 0; i < 4; i++)
+                for (int k = 0; k < 4; k++)
+                    M[(p + i) * rank + q + k] = block[k * 4 + i] + penalty[(p + i) * rank + q + k];
+        }
+    }
+    for (; p < rank; p++) {
+        w[p] = NAMED(dot)(At + p * used, y, used);
+        for (long q = 0; q <= p; q++)
+            M[p * rank + q] = NAMED(dot)(At + p * used, At + q * used, used) + penalty[p * rank + q];
+    }
+}
+
 /* Solve M w = w in place by Cholesky; 0 if a pivot is lost to rounding. */
 INLINE int NAMED(solve)(REAL *M, REAL *w, long rank, REAL tolerance) {
     for (long p = 0; p < rank; p++) {
@@ -190,11 +212,7 @@ INLINE void NAMED(least_squares_of)(const int NARROW, const REAL *rows, const RE
         NAMED(project)(NARROW, cut, Phi, count, packed, rank, At, used);
         memcpy(y, rewards + offsets[t], sizeof(REAL) * count);
         memset(y + count, 0, sizeof(REAL) * (used - count));
-        for (long p = 0; p < rank; p++) {
-            w[p] = NAMED(dot)(At + p * used, y, used);
-            for (long q = 0; q <= p; q++)
-                M[p * rank + q] = NAMED(dot)(At + p * used, At + q * used, used) + penalty[p * rank + q];
-        }
+        NAMED(normal_equations)(At, y, used, rank, penalty, M, w);
         costs[t] = -1;
         if (!NAMED(solve)(M, w, rank, tolerance)) {
             memset(w, 0, sizeof(REAL) * rank);

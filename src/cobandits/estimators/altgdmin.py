@@ -21,7 +21,7 @@ from cobandits.estimators.base import (
     starting_basis,
 )
 from cobandits.kernels import Fit
-from cobandits.linalg import orthonormal, top_left_vectors
+from cobandits.linalg import largest_eigenvalue, orthonormal, top_left_vectors
 from cobandits.randomness import RandomSource, generator
 from cobandits.tasks import TaskData, TaskRows
 
@@ -177,7 +177,7 @@ class AltGDMin:
         W = fit.weights
         gradient = rows.residuals(B @ W)[0] @ W.T if self.split else fit.gradient
         weighted = W * rows.counts @ W.T  # (r, r)
-        curvature = float(np.linalg.eigvalsh(weighted)[-1])  # n sigma_max(W)^2 for equal n
+        curvature = largest_eigenvalue(weighted)  # n sigma_max(W)^2 for equal n
         if curvature <= 0:  # all weights are zero: so is the gradient
             return B
         return orthonormal(B - self.step / curvature * gradient)

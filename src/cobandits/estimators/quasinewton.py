@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cobandits.estimate import Status
 from cobandits.estimators.base import Record
 from cobandits.kernels import Fit, Ridge
-from cobandits.linalg import inverse_cholesky, orthonormal, top_left_vectors
+from cobandits.linalg import inverse_cholesky, inverse_definite, leading_left_vectors, orthonormal
 from cobandits.tasks import TaskData
 
 __all__ = ["Projection", "Scaling", "Solution"]
@@ -195,13 +195,12 @@ class Scaling:
         inverse_root = inverse_cholesky(C)
         scaled_means = means / units[:, None]
         C += (scaled_means * (counts / tasks.n_rows)) @ scaled_means.T
-        moment_root = inverse_cholesky(C)
         return cls(
             counts=counts,
             units=units,
             moments=products - means * reward_means,
             inverse_root=inverse_root,
-            inverse_moment=moment_root @ moment_root.T,
+            inverse_moment=inverse_definite(C),
         )
 
     def ridge(self, share: float) -> Floats:
@@ -218,7 +217,7 @@ class Scaling:
 
     def directions(self, moments: Floats, rank: int) -> Floats:
         """Return the basis whose span predicts ``moments``, (d, T), best, (d, r)."""
-        vectors = top_left_vectors(self._whitened(moments), rank)
+        vectors = leading_left_vectors(self._whitened(moments), rank)
         return orthonormal(self.inverse_root @ vectors / self.units[:, None])
 
     def strength(self, G: Floats) -> float:
@@ -239,4 +238,4 @@ class Scaling:
         """Return the approximate inverse Hessian at the weights ``W``."""
         weighted = np.asarray(W * self.counts @ W.T, np.float64)  # (r, r)
         weighted.flat[:: len(weighted) + 1] += _LIFT * weighted.trace() or 1.0
-        return _Inverse(self.inverse_moment, np.linalg.inv(weighted))
+        return _Inverse(self.inverse_moment, inverse_definite(weighted))

@@ -168,10 +168,11 @@ class TaskRows(TaskData):
         every = max(1, self.n_rows // (_ROWS_A_FEATURE * self.dim))
         rows, owners = self.rows[::every], self.owners[::every]
         C = np.zeros((self.dim, self.dim))
-        step = max(self.dim, 256)
-        for block in (slice(i, i + step) for i in range(0, len(rows), step)):
-            centred = means.T[owners[block]]
-            np.subtract(rows[block], centred, out=centred)
+        buffer = np.empty((max(self.dim, 256), self.dim))
+        for i in range(0, len(rows), len(buffer)):
+            block = slice(i, i + len(buffer))
+            centred = buffer[: len(owners[block])]
+            np.subtract(rows[block], means.T[owners[block]], out=centred)
             C += centred.T @ centred
         C /= len(rows)
         sampled = np.diagonal(C).copy()
