@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from cobandits.errors import ConfigurationError, DataError
@@ -200,11 +201,11 @@ def _misses(Phi: Floats, y: Floats, penalties: Floats) -> Iterator[tuple[Floats,
     """
     n, d = Phi.shape
     if n < d:
-        values, Q = np.linalg.eigh(Phi @ Phi.T)
+        values, Q = scipy.linalg.eigh(Phi @ Phi.T, overwrite_a=True)
         inverses = 1 / (np.maximum(values, 0) + penalties[:, None])  # (penalty, n)
         yield (inverses * (y @ Q)) @ Q.T, inverses @ (Q**2).T
         return
-    values, V = np.linalg.eigh(Phi.T @ Phi)
+    values, V = scipy.linalg.eigh(Phi.T @ Phi, overwrite_a=True)  # needs less room
     inverses = 1 / (np.maximum(values, 0) + penalties[:, None])  # (penalty, d)
     coordinates = inverses * (y @ Phi @ V)
     for block in blocks(n, (d + len(penalties)) * Phi.itemsize):
