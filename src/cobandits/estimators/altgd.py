@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from cobandits.estimators.base import (
     check_iterations,
     check_positive,
     check_rank,
+    ended,
     finished,
     starting_basis,
 )
@@ -96,7 +97,7 @@ class AltGD:
         tasks: TaskData,
         *,
         start: Estimate | None = None,
-        rng: RandomSource = None,  # noqa: ARG002
+        rng: RandomSource = None,
         truth: Floats | None = None,
         progress: Progress | None = None,
     ) -> Estimate:
@@ -134,19 +135,19 @@ class AltGD:
         record.note(point.residual, point.B, point.W / cost.roots)
         for iteration in range(self.iterations):
             if point.residual <= cost.rounding:
-                return point, _status("converged", "the rows are fitted exactly", iteration)
+                return point, ended("converged", "the rows are fitted exactly", iteration)
             trial = _stepped(cost, point, step)
             fall = point.value - trial.value
             taken = fall >= -cost.precision(point)
             point, step = (trial, step) if taken else (point, step / 2)
             record.note(point.residual, point.B, point.W / cost.roots)
             if taken and fall <= self.tolerance * point.value:
-                return point, _status("converged", "the cost no longer falls", iteration + 1)
+                return point, ended("converged", "the cost no longer falls", iteration + 1)
             if step < shortest:
                 advice = "every step raises the cost; lower step"
-                return point, _status("refused", advice, iteration + 1)
+                return point, ended("refused", advice, iteration + 1)
         advice = "raise iterations, or use LowRank, which needs fewer"
-        return point, _status("limit", advice, self.iterations)
+        return point, ended("limit", advice, self.iterations)
 
 
 class _Point(NamedTuple):
@@ -220,9 +221,3 @@ def _balanced(Theta: Floats, rank: int) -> tuple[Floats, Floats]:
     roots = np.sqrt(np.linalg.norm(scaled, axis=1))  # (r,)
     inverse = np.divide(1, roots, out=np.zeros_like(roots), where=roots > 0)
     return U * roots, scaled * inverse[:, None]
-
-
-def _status(
-    outcome: Literal["converged", "limit", "refused"], message: str, iterations: int
-) -> Status:
-    return Status(outcome=outcome, message=message, iterations=iterations)

@@ -17,6 +17,7 @@ from cobandits.estimators.base import (
     check_iterations,
     check_positive,
     check_rank,
+    ended,
     finished,
     starting_basis,
 )
@@ -158,19 +159,19 @@ class AltGDMin:
                 most = cost + _RISE * float(tasks.squares.sum())
             if not cost <= most:
                 advice = "the steps diverge; lower step, or scale the features to variance 1"
-                return best[1], _status("refused", advice, iteration)
+                return best[1], ended("refused", advice, iteration)
             if cost <= rounding:
-                return B, _status("converged", "the rows are fitted exactly", iteration)
+                return B, ended("converged", "the rows are fitted exactly", iteration)
             fall = previous - cost
             settled = 0 < fall <= tolerance * previous or (fall == 0 and square > _SMALL)
             if settled and not self.split:
-                return B, _status("converged", "the cost no longer falls", iteration)
+                return B, ended("converged", "the cost no longer falls", iteration)
             if last:
                 break
             best, previous = min(best, (cost, B), key=lambda found: found[0]), cost
             B = self._step(B, fit, parts.for_gradient(iteration))
         advice = "raise iterations, or use LowRank, which needs fewer"
-        return B, _status("limit", advice, self.iterations)
+        return B, ended("limit", advice, self.iterations)
 
     def _step(self, B: Floats, fit: Fit, rows: TaskData) -> Floats:
         """Return the basis after one gradient step on ``rows`` and QR."""
@@ -221,9 +222,3 @@ class _Parts:
         if self.folds is None or not isinstance(self.tasks, TaskRows):
             return self.tasks
         return self.tasks.select(self.folds == number)
-
-
-def _status(
-    outcome: Literal["converged", "limit", "refused"], message: str, iterations: int
-) -> Status:
-    return Status(outcome=outcome, message=message, iterations=iterations)

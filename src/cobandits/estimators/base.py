@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ __all__ = [
     "check_positive",
     "check_rank",
     "check_rows",
+    "ended",
     "finished",
     "free_parameters",
     "starting_basis",
@@ -92,6 +93,13 @@ class Record:
         """Return what was noted."""
         errors = None if self._truth is None else np.array(self._errors)
         return History(costs=np.array(self._costs), errors=errors)
+
+
+def ended(
+    outcome: Literal["converged", "limit", "refused"], message: str, iterations: int
+) -> Status:
+    """Return how a fit ended."""
+    return Status(outcome=outcome, message=message, iterations=iterations)
 
 
 def finished(

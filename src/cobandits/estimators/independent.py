@@ -58,8 +58,8 @@ class Independent:
         self,
         tasks: TaskData,
         *,
-        start: Estimate | None = None,  # noqa: ARG002
-        rng: RandomSource = None,  # noqa: ARG002
+        start: Estimate | None = None,
+        rng: RandomSource = None,
         truth: Floats | None = None,
         progress: Progress | None = None,
     ) -> Estimate:
@@ -126,8 +126,8 @@ class Pooled:
         self,
         tasks: TaskData,
         *,
-        start: Estimate | None = None,  # noqa: ARG002
-        rng: RandomSource = None,  # noqa: ARG002
+        start: Estimate | None = None,
+        rng: RandomSource = None,
         truth: Floats | None = None,
         progress: Progress | None = None,
     ) -> Estimate:

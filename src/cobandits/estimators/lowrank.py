@@ -103,7 +103,7 @@ class LowRank:
         tasks: TaskData,
         *,
         start: Estimate | None = None,
-        rng: RandomSource = None,  # noqa: ARG002
+        rng: RandomSource = None,
         truth: Floats | None = None,
         progress: Progress | None = None,
     ) -> Estimate:

@@ -51,8 +51,8 @@ class MethodOfMoments:
         self,
         tasks: TaskData,
         *,
-        start: Estimate | None = None,  # noqa: ARG002
-        rng: RandomSource = None,  # noqa: ARG002
+        start: Estimate | None = None,
+        rng: RandomSource = None,
         truth: Floats | None = None,
         progress: Progress | None = None,
     ) -> Estimate:

@@ -105,11 +105,11 @@ class TaskStatistics(TaskData):
             self._part("grams"), self._part("moments"), self.squares, Theta
         )
 
-    def moments(self, largest_square: float = np.inf) -> Floats:  # noqa: ARG002
+    def moments(self, largest_square: float = np.inf) -> Floats:
         """Return ``Phi_t' y_t``, (d, T); the bound needs single rows and is not applied."""
         return self._part("moments").T
 
-    def squared_moment(self, largest_square: float = np.inf) -> Floats:  # noqa: ARG002
+    def squared_moment(self, largest_square: float = np.inf) -> Floats:
         """Return the sum of ``y^2 phi phi'``, (d, d); the bound is not applied."""
         return self._squared_moment
 
