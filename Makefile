@@ -39,13 +39,13 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(C_SOURCES)
 	  echo "cobandits needs Python 3.11 or newer, and '$(PYTHON)' is:" \
 	    "$$($(PYTHON) --version 2>&1 || true)" >&2; \
 	  echo "Name another one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
-	@rm -f $@ src/cobandits/compiled/_pass*.so
+	@rm -f $@ src/cobandits/compiled/_*.so
 	@echo "Installing into $(VENV) (about a minute the first time)"
 	@if [ "$(MADE_FOR)" != "$(CURDIR)" ]; then \
 	  rm -rf $(VENV) && $(PYTHON) -m venv $(VENV) && echo "$(CURDIR)" > $(HOME_FILE); fi
 	@$(PIP) install --quiet -c constraints.txt pip setuptools
 	@$(PIP) install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
-	@if ls src/cobandits/compiled/_pass*.so >/dev/null 2>&1; then echo "The compiled pass is built."; \
+	@if ls src/cobandits/compiled/_*.so >/dev/null 2>&1; then echo "The compiled pass is built."; \
 	  else echo "The compiled pass is not built (no C compiler?): NumPy is used, and is slower."; fi
 	@touch $@
 
@@ -76,6 +76,6 @@ statistical: setup ## the claims that need many seeds (slow, not part of `make t
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 0 -m statistical $(PYTEST_ARGS) tests
 
 clean: ## remove .venv, caches and built files; results/ stays
-	rm -rf $(VENV) build dist src/*.egg-info src/cobandits/compiled/_pass*.so
+	rm -rf $(VENV) build dist src/*.egg-info src/cobandits/compiled/_*.so
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

@@ -1,6 +1,6 @@
-"""Build the optional C extension; everything else is in pyproject.toml.
+"""Build the optional C extensions; everything else is in pyproject.toml.
 
-Where it cannot be built (no compiler, no headers) the package installs without it and uses
+Where they cannot be built (no compiler, no headers) the package installs without them and uses
 NumPy. Set COBANDITS_EXTENSION=required to make a failed build an error instead.
 """
 
@@ -27,17 +27,21 @@ class BuildExt(build_ext):
         super().build_extension(ext)
 
 
+def extension(name: str, *headers: str) -> Extension:
+    """Describe one extension of ``cobandits.compiled``."""
+    folder = "src/cobandits/compiled"
+    return Extension(
+        f"cobandits.compiled.{name}",
+        sources=[f"{folder}/{name}.c"],
+        depends=[f"{folder}/{header}" for header in headers],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED else [],
+        py_limited_api=LIMITED,
+        optional=os.environ.get("COBANDITS_EXTENSION") != "required",
+    )
+
+
 setup(
-    ext_modules=[
-        Extension(
-            "cobandits.compiled._pass",
-            sources=["src/cobandits/compiled/_pass.c"],
-            depends=["src/cobandits/compiled/_pass_kernel.h"],
-            define_macros=[("Py_LIMITED_API", "0x030B0000")] if LIMITED else [],
-            py_limited_api=LIMITED,
-            optional=os.environ.get("COBANDITS_EXTENSION") != "required",
-        )
-    ],
+    ext_modules=[extension("_pass", "_pass_kernel.h"), extension("_posterior")],
     cmdclass={"build_ext": BuildExt},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED else {},
 )

@@ -6,7 +6,7 @@ import argparse
 import time
 from importlib import import_module
 
-DEFAULT = ("iteration", "solve", "memory", "growth")
+DEFAULT = ("iteration", "solve", "decisions", "memory", "growth")
 NAMED_ONLY = ("compare-numba",)
 
 

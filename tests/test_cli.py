@@ -19,13 +19,13 @@ import pytest
 
 import cobandits
 from cobandits.cli import main
-from cobandits.cli.comparison import Comparison, made
+from cobandits.cli.comparison import Comparison
 from cobandits.cli.comparison import Run as ComparedRun
 from cobandits.cli.tables import print_comparison
 from cobandits.diagnostics import sharing
 from cobandits.environments import Synthetic
 from cobandits.estimate import Estimate, Status
-from cobandits.estimators import LowRank, available
+from cobandits.estimators import LowRank, available, make
 from cobandits.metrics import relative_error
 from cobandits.progress import ProgressBar
 from cobandits.tasks import TaskRows
@@ -170,7 +170,7 @@ def test_no_trial_is_charged_for_the_first_fit(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(LowRank, "fit", counted)
     source = Synthetic(dim=20, n_tasks=12, rank=2)
     comparison = Comparison(
-        estimators={"fast": made("fast", 2)},
+        estimators={"fast": make("fast", 2)},
         source=source,
         n_rows=15,
         unequal=False,

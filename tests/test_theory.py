@@ -19,7 +19,7 @@ from cobandits.linalg import orthonormal, subspace_distance
 from cobandits.tasks import TaskRows
 from cobandits.theory import Theory
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating]
 
 
 def by_hand() -> Theory:

@@ -16,9 +16,13 @@ from cobandits.estimators import (
     Pooled,
     TraceNorm,
 )
+from cobandits.policies import LRRL, LinUCB, Policy, Ridge, Thompson
+from cobandits.simulate import simulate
 from cobandits.tasks import TaskData, TaskRows, TaskStatistics
+from cobandits.traces import Trace
 
 __all__ = [
+    "LRRL",
     "AltGD",
     "AltGDMin",
     "CobanditsError",
@@ -26,17 +30,23 @@ __all__ = [
     "Estimator",
     "History",
     "Independent",
+    "LinUCB",
     "LowRank",
     "MethodOfMoments",
+    "Policy",
     "Pooled",
     "Problem",
+    "Ridge",
     "Status",
     "Synthetic",
     "TaskData",
     "TaskRows",
     "TaskStatistics",
+    "Thompson",
+    "Trace",
     "TraceNorm",
     "sharing",
+    "simulate",
     "spectrum",
 ]
 

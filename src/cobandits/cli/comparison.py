@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,15 +12,14 @@ from numpy.typing import NDArray
 
 from cobandits import plots
 from cobandits.environments import Problem, Synthetic
-from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
-from cobandits.estimators import Estimator, LowRank, available
+from cobandits.estimators import Estimator, LowRank, make
 from cobandits.linalg import subspace_distance
 from cobandits.metrics import relative_error
 from cobandits.progress import ProgressBar
 from cobandits.randomness import stream
 
-__all__ = ["Comparison", "Curves", "Run", "made"]
+__all__ = ["Comparison", "Curves", "Run"]
 
 Floats = NDArray[np.floating]
 
@@ -60,7 +58,7 @@ class Comparison:
         """Fit one after the other; where ``curves`` are wanted, once more with the truth."""
         bar.stage("fitting")
         for name in self.estimators:
-            made(name, 1).fit(_TINY, rng=0)  # not timed: the first fit also imports
+            make(name, 1).fit(_TINY, rng=0)  # not timed: the first fit also imports
         total = self.trials * len(self.estimators)
         for trial in range(self.trials):
             problem = self.source.problem(
@@ -102,15 +100,6 @@ class Comparison:
     ) -> Estimate:
         rng = stream(self.seed, "estimator", name, trial)
         return self.estimators[name].fit(problem.tasks, rng=rng, truth=truth)
-
-
-def made(name: str, rank: int) -> Estimator:
-    """Return the estimator of this name, with the rank if it takes one."""
-    known = available()
-    if name not in known:
-        raise ConfigurationError(f"no estimator {name!r}; choose from {', '.join(known)}")
-    kind: Callable[..., Estimator] = known[name]
-    return kind(rank=rank) if "rank" in inspect.signature(kind).parameters else kind()
 
 
 @dataclass(kw_only=True)

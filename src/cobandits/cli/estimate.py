@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from cobandits.cli.comparison import Comparison, Curves, Run, made
+from cobandits.cli.comparison import Comparison, Curves, Run
 from cobandits.cli.output import plot_directory, to_json, writing
 from cobandits.cli.tables import print_comparison
 from cobandits.environments import Synthetic
 from cobandits.errors import ConfigurationError
-from cobandits.estimators import available
+from cobandits.estimators import available, make
 from cobandits.progress import ProgressBar
 
 __all__ = ["estimate"]
@@ -74,7 +74,7 @@ def estimate(
     if env not in _SOURCES:
         raise ConfigurationError(f"no environment {env!r}; choose from {', '.join(_SOURCES)}")
     comparison = Comparison(
-        estimators={name: made(name, rank) for name in estimator or available()},
+        estimators={name: make(name, rank) for name in estimator or available()},
         source=_SOURCES[env](
             dim=dim,
             n_tasks=tasks,

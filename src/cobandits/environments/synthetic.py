@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.decisions import Round, Truth
 from cobandits.errors import ConfigurationError
 from cobandits.linalg import orthonormal
 from cobandits.randomness import stream
@@ -14,22 +17,17 @@ from cobandits.tasks import TaskRows
 
 __all__ = ["Problem", "Synthetic"]
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating]
+
+_SLOWEST = 0.1  # the least share of the rounds in which a task asks, where rates are unequal
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Problem:
+class Problem(Truth):
     """Rows of many tasks, and the truth that they were drawn from."""
 
     tasks: TaskRows
-    basis: Floats  # B*, (d, r)
-    weights: Floats  # W*, (r, T)
     noise_std: float
-
-    @property
-    def theta(self) -> Floats:
-        """``B* W*``, (d, T)."""
-        return self.basis @ self.weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +45,32 @@ class Synthetic:
     correlation : float
         Features j and k have correlation ``correlation ** |j - k|``.
     shift : float
-        Size of the features' common mean, relative to their standard deviation.
+        Size of the features' mean, relative to their standard deviation. In rounds, each
+        arm has a mean of its own: the paper's mu_{x,c}.
+    n_arms : int
+        Arms that a task chooses among in a round, K.
+    unrelated : bool
+        Draw every task's theta alone, as long in the mean as with a common basis of this rank.
+    replaced : bool
+        At half time another basis replaces ``B*``; a task's weights stay.
+    turn : float
+        By how many radians each direction of ``B*`` turns in a round.
+    late : float
+        The share of the tasks, the last ones, that first ask at half time.
+    unequal : bool
+        A task asks in a share of the rounds that is its own, from 0.1 to 1.
 
     Examples
     --------
     >>> problem = Synthetic(dim=10, n_tasks=4, rank=2).problem(n_rows=5, seed=0)
     >>> problem.theta.shape, problem.tasks.n_rows
     ((10, 4), 20)
+    >>> first, *_ = Synthetic(dim=10, n_tasks=4, rank=2).rounds(3, seed=0)
+    >>> first.arms.shape, first.rewards.shape
+    ((4, 5, 10), (4, 5))
     """
+
+    name: ClassVar[str] = "synthetic"
 
     dim: int
     n_tasks: int
@@ -63,6 +79,12 @@ class Synthetic:
     condition: float | None = None
     correlation: float = 0.0
     shift: float = 0.0
+    n_arms: int = 5
+    unrelated: bool = False
+    replaced: bool = False
+    turn: float = 0.0
+    late: float = 0.0
+    unequal: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= min(self.dim, self.n_tasks):
@@ -78,6 +100,21 @@ class Synthetic:
             raise ConfigurationError(f"shift must be finite, got {self.shift}")
         if not 0 <= self.correlation < 1:
             raise ConfigurationError(f"correlation must be in [0, 1), got {self.correlation}")
+        if self.n_arms < 1:
+            raise ConfigurationError(f"arms must be at least 1, got {self.n_arms}")
+        if not 0 <= self.late < 1:
+            raise ConfigurationError(f"late must be a share in [0, 1), got {self.late}")
+        if self.turn and 2 * self.rank > self.dim:
+            raise ConfigurationError(
+                f"a basis can only turn if dim is at least 2 rank = {2 * self.rank}, "
+                f"got dim = {self.dim}"
+            )
+        if self.turn and self.replaced:
+            raise ConfigurationError("a basis can turn or be replaced, not both")
+        if self.unrelated and (self.condition is not None or self.replaced or self.turn):
+            raise ConfigurationError(
+                "unrelated tasks have no common basis: leave out condition, replaced and turn"
+            )
 
     def problem(self, *, n_rows: int, seed: int, trial: int = 0, unequal: bool = False) -> Problem:
         """Draw the tasks and ``n_rows`` rows of each; the same for the same seed and trial.
@@ -86,7 +123,7 @@ class Synthetic:
         """
         if n_rows < 1:
             raise ConfigurationError(f"rows must be at least 1, got {n_rows}")
-        B, W = self._truth(stream(seed, "truth", trial))
+        truth = self._drawn_truth(seed, trial)
         rng = stream(seed, "rows", trial)
         counts = np.full(self.n_tasks, n_rows)
         if unequal:
@@ -94,10 +131,74 @@ class Synthetic:
             counts = np.maximum(1, np.rint(drawn).astype(np.int64))
         features = self._features(int(counts.sum()), rng)
         owners = np.repeat(np.arange(self.n_tasks), counts)
-        rewards = np.einsum("nr,rn->n", features @ B, W[:, owners])
+        rewards = np.einsum("nr,rn->n", features @ truth.basis, truth.weights[:, owners])
         rewards += self.noise_std * rng.standard_normal(len(rewards))
         tasks = TaskRows.from_arrays(features, rewards, owners)
-        return Problem(tasks=tasks, basis=B, weights=W, noise_std=self.noise_std)
+        return Problem(
+            tasks=tasks, basis=truth.basis, weights=truth.weights, noise_std=self.noise_std
+        )
+
+    def rounds(self, n_rounds: int, *, seed: int, trial: int = 0) -> Iterator[Round]:
+        """Draw the tasks and so many rounds; the same for the same seed and trial."""
+        half = n_rounds // 2
+        truth = self._drawn_truth(seed, trial)
+        another = self._another(truth, seed, trial)
+        asking, drawing = stream(seed, "asking", trial), stream(seed, "arms", trial)
+        noise = stream(seed, "noise", trial)
+        rates = self._rates(asking)
+        means = self.shift * drawing.standard_normal((self.n_arms, self.dim))
+        joined = self.n_tasks - round(self.late * self.n_tasks)
+        for n in range(n_rounds):
+            if self.replaced and n == half:
+                truth = replace(truth, basis=another)
+            if n == half:
+                joined = self.n_tasks
+            tasks = np.flatnonzero(asking.random(self.n_tasks) < rates)
+            tasks = tasks[tasks < joined]
+            yield self._round(tasks, self._turned(truth, another, n), means, drawing, noise)
+
+    def _round(
+        self,
+        tasks: NDArray[np.int64],
+        truth: Truth,
+        arm_means: Floats,
+        drawing: np.random.Generator,
+        noise: np.random.Generator,
+    ) -> Round:
+        m, K = len(tasks), self.n_arms
+        arms = self._correlated(m * K, drawing).reshape(m, K, self.dim)
+        if self.shift:
+            arms += arm_means
+        means = np.einsum("mkr,rm->mk", arms @ truth.basis, truth.weights[:, tasks])
+        rewards = means + self.noise_std * noise.standard_normal((m, 1))
+        return Round(tasks=tasks, arms=arms, means=means, rewards=rewards, truth=truth)
+
+    def _another(self, truth: Truth, seed: int, trial: int) -> Floats:
+        """Return a basis that has nothing to do with ``B*``, for when it is replaced or turns."""
+        return orthonormal(stream(seed, "another basis", trial).standard_normal(truth.basis.shape))
+
+    def _rates(self, rng: np.random.Generator) -> Floats:
+        """Return the share of the rounds in which each task asks, (T,)."""
+        if not self.unequal:
+            return np.ones(self.n_tasks)
+        return rng.permutation(np.geomspace(_SLOWEST, 1, self.n_tasks))
+
+    def _turned(self, truth: Truth, another: Floats, n: int) -> Truth:
+        """Return the truth after n turns: every direction turns towards one outside of ``B*``."""
+        if not self.turn:
+            return truth
+        B = truth.basis
+        outside = orthonormal(another - B @ (B.T @ another))
+        return replace(truth, basis=np.cos(n * self.turn) * B + np.sin(n * self.turn) * outside)
+
+    def _drawn_truth(self, seed: int, trial: int) -> Truth:
+        rng = stream(seed, "truth", trial)
+        if self.unrelated:
+            Theta = rng.standard_normal((self.dim, self.n_tasks))
+            B, W = np.linalg.qr(np.sqrt(self.rank / self.dim) * Theta)
+        else:
+            B, W = self._truth(rng)
+        return Truth(basis=B, weights=W)
 
     def _truth(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
         B = orthonormal(rng.standard_normal((self.dim, self.rank)))
@@ -108,6 +209,13 @@ class Synthetic:
         return np.asarray(B, np.float64), W
 
     def _features(self, n_rows: int, rng: np.random.Generator) -> Floats:
+        """Draw rows around one common mean."""
+        features = self._correlated(n_rows, rng)
+        if self.shift:
+            features += self.shift * rng.standard_normal(self.dim)
+        return features
+
+    def _correlated(self, n_rows: int, rng: np.random.Generator) -> Floats:
         """Draw rows one coordinate after the other, each correlated with the one before."""
         features = rng.standard_normal((n_rows, self.dim))
         fresh = np.sqrt(1 - self.correlation**2)
@@ -115,6 +223,4 @@ class Synthetic:
             for j in range(1, self.dim):
                 features[:, j] *= fresh
                 features[:, j] += self.correlation * features[:, j - 1]
-        if self.shift:
-            features += self.shift * rng.standard_normal(self.dim)
         return features

@@ -5,9 +5,10 @@ A new estimator is one new file here: a class with a ``name`` and a ``fit``.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+import inspect
+from collections.abc import Callable
 
+from cobandits.discovery import named_classes, pick
 from cobandits.estimators.altgd import AltGD
 from cobandits.estimators.altgdmin import AltGDMin, spectral_start
 from cobandits.estimators.base import Estimator
@@ -26,6 +27,7 @@ __all__ = [
     "Pooled",
     "TraceNorm",
     "available",
+    "make",
     "spectral_start",
 ]
 
@@ -36,10 +38,15 @@ def available() -> dict[str, type[Estimator]]:
     >>> available()["fast"].__name__
     'LowRank'
     """
-    found: dict[str, type[Estimator]] = {}
-    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
-        for member in vars(importlib.import_module(module.name)).values():
-            name = vars(member).get("name") if isinstance(member, type) else None
-            if isinstance(name, str):
-                found[name] = member
-    return dict(sorted(found.items()))
+    return named_classes(__name__)
+
+
+def make(name: str, rank: int | None) -> Estimator:
+    """Return the estimator of this name, with the rank if it takes one and one is given.
+
+    >>> make("altgdmin", rank=3).rank
+    3
+    """
+    kind: Callable[..., Estimator] = pick("estimator", name, available())
+    takes_rank = rank is not None and "rank" in inspect.signature(kind).parameters
+    return kind(rank=rank) if takes_rank else kind()

@@ -1,0 +1,91 @@
+"""Policies: each decides for many tasks at once and learns from their rewards.
+
+A new policy is one new file here: a subclass of ``Policy`` with a ``name``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from cobandits import estimators, schedules
+from cobandits.discovery import named_classes, pick
+from cobandits.errors import ConfigurationError
+from cobandits.policies.base import Informed, Policy
+from cobandits.policies.bounds import Oracle, Random, SubspaceOracle
+from cobandits.policies.lowrank import LRRL, Moments, TraceNormGreedy
+from cobandits.policies.mtlr import MTLROFUL
+from cobandits.policies.pertask import LinUCB, PerTask, Ridge, Thompson
+
+__all__ = [
+    "LRRL",
+    "MTLROFUL",
+    "Informed",
+    "LinUCB",
+    "Moments",
+    "Oracle",
+    "PerTask",
+    "Policy",
+    "Random",
+    "Ridge",
+    "SubspaceOracle",
+    "Thompson",
+    "TraceNormGreedy",
+    "available",
+    "make",
+]
+
+_SCHEDULES = {LRRL: "equal-4", Moments: "first-4", TraceNormGreedy: "equal-4"}
+
+
+def available() -> dict[str, type[Policy]]:
+    """Return every policy of this package by its name on the command line.
+
+    >>> available()["ridge"].__name__
+    'Ridge'
+    """
+    return named_classes(__name__)
+
+
+def make(
+    name: str, parameters: Mapping[str, Any] | None = None, *, rounds: int, **setting: Any
+) -> Policy:
+    """Make a fresh policy from what a command line or a file can say.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`available`.
+    parameters
+        Of the policy's constructor. A ``schedule`` may be a text as in
+        :func:`cobandits.schedules.named`, an ``estimator`` the name of one.
+    rounds : int
+        In all, for schedules that need them.
+    **setting
+        What a policy may be told if it asks for it: dim, n_tasks, rank, noise_std.
+
+    Examples
+    --------
+    >>> make("thompson", {"scale": 0.5}, rounds=200, dim=3, n_tasks=2, rank=1).scale
+    0.5
+    """
+    kind = pick("policy", name, available())
+    known = set(inspect.signature(kind).parameters)
+    chosen = dict(parameters or {})
+    if unknown := sorted(set(chosen) - known):
+        options = ", ".join(sorted(known - {"dim", "n_tasks"})) or "none"
+        raise ConfigurationError(
+            f"the policy {name} has no parameter {', '.join(unknown)}; it has: {options}"
+        )
+    if kind in _SCHEDULES:
+        chosen.setdefault("schedule", _SCHEDULES[kind])
+    if isinstance(chosen.get("schedule"), str):
+        chosen["schedule"] = schedules.named(chosen["schedule"], rounds)
+    if isinstance(chosen.get("estimator"), str):
+        chosen["estimator"] = estimators.make(chosen["estimator"], rank=setting.get("rank"))
+    offered = {key: value for key, value in setting.items() if key in known and value is not None}
+    try:
+        return kind(**{**offered, **chosen})
+    except TypeError as error:
+        raise ConfigurationError(f"the policy {name} cannot be made: {error}") from error

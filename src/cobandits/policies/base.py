@@ -1,0 +1,114 @@
+"""What all policies have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cobandits.decisions import Decisions, Round, check_arms, check_tasks
+from cobandits.errors import ConfigurationError, DataError
+from cobandits.estimate import Estimate
+from cobandits.policies.choice import draw
+from cobandits.schedules import Schedule
+
+__all__ = ["Clock", "Informed", "Policy"]
+
+Floats = NDArray[np.floating]
+Codes = NDArray[np.int64]
+
+
+class Policy(ABC):
+    """Decides for many tasks at once, and learns from the rewards.
+
+    A round of all tasks, one request, and tasks that come at different times and in any
+    number are all the same to it. Deciding does not change what has been learned.
+
+    Parameters
+    ----------
+    dim : int
+        Features of an arm, d.
+    n_tasks : int
+        Tasks, T, numbered from 0.
+    """
+
+    name: ClassVar[str]  # on the command line
+    grid: ClassVar[dict[str, tuple[float, ...]]] = {}  # values to try where it is tuned
+    estimate: Estimate | None = None  # the last fit, where it fits anything
+
+    def __init__(self, *, dim: int, n_tasks: int) -> None:
+        for name, value in (("dim", dim), ("n_tasks", n_tasks)):
+            if value < 1:
+                raise ConfigurationError(f"{name} must be at least 1, got {value}")
+        self.dim, self.n_tasks = dim, n_tasks
+
+    def decide(self, tasks: ArrayLike, arms: ArrayLike, rng: np.random.Generator) -> Decisions:
+        """Choose one of the arms, (m, K, d), for each of the tasks, (m,)."""
+        asked = check_tasks(tasks, self.n_tasks)
+        phi = check_arms(arms, len(asked), self.dim)
+        chosen, probabilities = self._choose(asked, phi, rng)
+        return Decisions(chosen=chosen, probabilities=probabilities, policy=self.name)
+
+    def probabilities(self, tasks: ArrayLike, arms: ArrayLike) -> Floats:
+        """Return the probability of each arm, (m, K): what :meth:`decide` draws from."""
+        asked = check_tasks(tasks, self.n_tasks)
+        return self._probabilities(asked, check_arms(arms, len(asked), self.dim))
+
+    def learn(
+        self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
+    ) -> None:
+        """Learn from the rewards, (m,), of decisions; from all of them or, on an error, none."""
+        asked = check_tasks(tasks, self.n_tasks)
+        phi = check_arms(arms, len(asked), self.dim)
+        y = np.asarray(rewards, np.float64)
+        if y.shape != asked.shape:
+            raise DataError(f"expected a reward for each of {len(asked)} decisions, got {y.shape}")
+        if not np.isfinite(y).all():
+            first = int(np.flatnonzero(~np.isfinite(y))[0])
+            raise DataError(
+                f"reward {first} is {y[first]}; leave out decisions whose reward is not known"
+            )
+        self._learn_rows(asked, decisions.features(phi), y)
+
+    def _choose(self, tasks: Codes, arms: Floats, rng: np.random.Generator) -> tuple[Codes, Floats]:
+        return draw(self._probabilities(tasks, arms), rng)
+
+    @abstractmethod
+    def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
+        """Return the probability of each arm, (m, K)."""
+
+    @abstractmethod
+    def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
+        """Learn from the chosen arms, (m, d), and their rewards."""
+
+
+class Informed(Policy):
+    """A policy that is told what only the environment knows: a bound for all others."""
+
+    @abstractmethod
+    def inform(self, asked: Round) -> None:
+        """Take what is true in this round."""
+
+
+class Clock:
+    """Counts each task's rewards, and tells when an epoch ends.
+
+    The rounds so far are the most rewards of any task, so that epochs mean the same
+    whether all tasks ask in each round or one at a time.
+    """
+
+    def __init__(self, n_tasks: int, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._counts = np.zeros(n_tasks, np.int64)
+        self._end = schedule.next_end(0)
+
+    def epoch_ends(self, tasks: Codes) -> bool:
+        """Count one reward for each of the tasks; tell whether an epoch ended with them."""
+        np.add.at(self._counts, tasks, 1)
+        rounds = int(self._counts.max())
+        if self._end is None or rounds < self._end:
+            return False
+        self._end = self._schedule.next_end(rounds)
+        return True

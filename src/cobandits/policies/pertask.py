@@ -1,0 +1,178 @@
+"""Policies that learn each task alone: Thompson sampling, LinUCB and greedy ridge regression.
+
+All three keep the posteriors of :mod:`cobandits.posteriors`, vectorised over tasks.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.errors import ConfigurationError
+from cobandits.policies.base import Clock, Policy
+from cobandits.policies.choice import greedy, winning
+from cobandits.posteriors import Posteriors
+from cobandits.schedules import Schedule
+
+__all__ = ["LinUCB", "PerTask", "Ridge", "Thompson"]
+
+Floats = NDArray[np.floating]
+Codes = NDArray[np.int64]
+
+_RIDGES = (1e-6, 1e-4, 1e-2, 0.1, 1.0, 10.0)
+
+
+class PerTask(Policy):
+    """A policy with a posterior for each task alone.
+
+    Parameters
+    ----------
+    ridge : float
+        Precision of the prior, in units of the precision of a reward.
+    schedule : Schedule, optional
+        Learn only when an epoch ends, the way the paper's policy does; after every reward
+        if not given.
+    """
+
+    def __init__(
+        self, *, dim: int, n_tasks: int, ridge: float = 1.0, schedule: Schedule | None = None
+    ) -> None:
+        super().__init__(dim=dim, n_tasks=n_tasks)
+        self.posteriors = Posteriors(n_tasks=n_tasks, dim=dim, ridge=ridge)
+        self._clock = None if schedule is None else Clock(n_tasks, schedule)
+        self._waiting: list[tuple[Codes, Floats, Floats]] = []
+
+    def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
+        if self._clock is None:
+            self.posteriors.learn(tasks, rows, rewards)
+            return
+        self._waiting.append((tasks.copy(), rows, rewards.copy()))
+        if self._clock.epoch_ends(tasks):
+            for epoch in self._waiting:
+                self.posteriors.learn(*epoch)
+            self._waiting = []
+
+    def _values(self, tasks: Codes, arms: Floats) -> Floats:
+        """Return the expected rewards of the arms, (m, K)."""
+        return np.asarray((arms @ self.posteriors.means[tasks][:, :, None])[..., 0])
+
+
+class Ridge(PerTask):
+    """Greedy: the best arm by each task's ridge regression."""
+
+    name: ClassVar[str] = "ridge"
+    grid: ClassVar[dict[str, tuple[float, ...]]] = {"ridge": _RIDGES}
+
+    def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
+        return greedy(self._values(tasks, arms))
+
+
+class Thompson(PerTask):
+    """Thompson sampling: the best arm for a theta drawn from the task's posterior.
+
+    The posterior is ``N(mu_t, scale^2 P_t)``; with ``scale`` the standard deviation of the
+    noise and the right ``ridge`` it is Bayesian. A smaller scale explores less.
+
+    The theta of a task is ``mu_t + scale S_t z``, with ``z`` the next d normals of the generator.
+    """
+
+    name: ClassVar[str] = "thompson"
+    grid: ClassVar[dict[str, tuple[float, ...]]] = {
+        "scale": (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3),
+        "ridge": (1e-4, 1e-2, 0.1, 1.0, 10.0),
+    }
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        n_tasks: int,
+        scale: float = 0.1,
+        ridge: float = 1.0,
+        schedule: Schedule | None = None,
+    ) -> None:
+        super().__init__(dim=dim, n_tasks=n_tasks, ridge=ridge, schedule=schedule)
+        _check_not_negative("scale", scale)
+        self.scale = scale
+
+    def _choose(self, tasks: Codes, arms: Floats, rng: np.random.Generator) -> tuple[Codes, Floats]:
+        values, factors = self._values(tasks, arms), self._factors(tasks, arms)
+        z = rng.standard_normal((len(tasks), self.dim))
+        chosen = (values + (factors @ z[:, :, None])[..., 0]).argmax(axis=1)
+        return chosen, winning(values, factors, chosen)
+
+    def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
+        values, factors = self._values(tasks, arms), self._factors(tasks, arms)
+        m, K = values.shape
+        shares = np.stack([winning(values, factors, np.full(m, k)) for k in range(K)], axis=1)
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+    def _factors(self, tasks: Codes, arms: Floats) -> Floats:
+        """Return a root of the covariance of the arms' values, (m, K, d)."""
+        return self.scale * self.posteriors.spread(tasks, arms)
+
+
+class LinUCB(PerTask):
+    """Optimism: the arm with the highest upper confidence bound.
+
+    The bound of an arm is ``phi' mu_t + radius sqrt(phi' P_t phi)``.
+
+    Parameters
+    ----------
+    radius : float or "oful"
+        ``"oful"`` takes the radius of Abbasi-Yadkori et al. (2011), Theorem 2:
+        ``noise_std sqrt(2 log(1/delta) + log det(P_t^-1)/det(ridge I)) + sqrt(ridge) bound``.
+    delta, noise_std, bound : float
+        For ``"oful"``: the probability to fail, the standard deviation of the noise, and a
+        bound on the norm of every theta.
+    """
+
+    name: ClassVar[str] = "linucb"
+    grid: ClassVar[dict[str, tuple[float, ...]]] = {
+        "radius": (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3),
+        "ridge": (1e-4, 1e-2, 0.1, 1.0, 10.0),
+    }
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        n_tasks: int,
+        radius: float | Literal["oful"] = 0.1,
+        ridge: float = 1.0,
+        delta: float = 0.05,
+        noise_std: float = 1.0,
+        bound: float = 1.0,
+        schedule: Schedule | None = None,
+    ) -> None:
+        super().__init__(dim=dim, n_tasks=n_tasks, ridge=ridge, schedule=schedule)
+        if isinstance(radius, str):
+            if radius != "oful":
+                raise ConfigurationError(f"radius must be a number or 'oful', got {radius!r}")
+        else:
+            _check_not_negative("radius", radius)
+        if not 0 < delta < 1:
+            raise ConfigurationError(f"delta must be between 0 and 1, got {delta}")
+        _check_not_negative("noise_std", noise_std)
+        _check_not_negative("bound", bound)
+        self.radius, self.delta, self.noise_std, self.bound = radius, delta, noise_std, bound
+
+    def radii(self, tasks: Codes) -> Floats:
+        """Return the radius of each task's confidence set, (m,)."""
+        if not isinstance(self.radius, str):
+            return np.full(len(tasks), self.radius)
+        evidence = 2 * np.log(1 / self.delta) + self.posteriors.log_volumes[tasks]
+        prior = np.sqrt(self.posteriors.ridge) * self.bound
+        return np.asarray(self.noise_std * np.sqrt(evidence) + prior)
+
+    def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
+        A = self.posteriors.spread(tasks, arms)
+        widths = np.sqrt(np.einsum("mkd,mkd->mk", A, A))
+        return greedy(self._values(tasks, arms) + self.radii(tasks)[:, None] * widths)
+
+
+def _check_not_negative(name: str, value: float) -> None:
+    if not (np.isfinite(value) and value >= 0):
+        raise ConfigurationError(f"{name} must be at least 0 and finite, got {value}")

@@ -1,0 +1,127 @@
+"""A Gaussian posterior of every task's theta, learned a reward at a time.
+
+With rewards ``y = phi' theta + e``, noise of variance 1 and the prior ``theta ~ N(0, I / ridge)``,
+task t's posterior is ``N(mu_t, P_t)`` with ``P_t = (ridge I + Phi_t' Phi_t)^-1`` and
+``mu_t = P_t Phi_t' y_t``, its ridge regression. Kept are ``mu_t`` and a square root of ``P_t``,
+``P_t = S_t S_t'`` with ``S_t`` upper triangular, and nothing else: a root cannot lose definiteness,
+half a matrix is half the memory, and a sample is ``mu_t + S_t z``. Learning a reward
+is one pass over the root (Carlson's update); nothing is ever factorised or inverted.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.errors import ConfigurationError, DataError
+from cobandits.kernels import blocks
+
+try:
+    from cobandits.compiled import _posterior
+except ImportError:  # no compiler at installation
+    COMPILED = False
+else:
+    COMPILED = True
+
+__all__ = ["COMPILED", "Posteriors"]
+
+Floats = NDArray[np.floating]
+Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+_LARGEST = 1e150  # can still be squared
+
+
+class Posteriors:
+    """The posteriors of all tasks.
+
+    >>> posteriors = Posteriors(n_tasks=1, dim=1, ridge=1.0)
+    >>> posteriors.learn(np.array([0]), np.array([[1.0]]), np.array([4.0]))
+    >>> posteriors.means.tolist(), (posteriors.roots**2).round(3).tolist()
+    ([[2.0]], [[0.5]])
+    """
+
+    def __init__(self, *, n_tasks: int, dim: int, ridge: float) -> None:
+        if not (np.isfinite(ridge) and ridge > 0):
+            raise ConfigurationError(f"ridge must be a finite number above 0, got {ridge}")
+        self.dim, self.ridge = dim, ridge
+        self.means: Doubles = np.zeros((n_tasks, dim))  # (T, d)
+        self.roots: Doubles = np.zeros((n_tasks, dim * (dim + 1) // 2))  # column after column of S
+        self.roots[:, np.cumsum(np.arange(1, dim + 1)) - 1] = 1 / np.sqrt(ridge)
+        self.log_volumes: Doubles = np.zeros(n_tasks)  # log det(P_t^-1) - log det(ridge I)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the posteriors."""
+        return self.means.nbytes + self.roots.nbytes + self.log_volumes.nbytes
+
+    def learn(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
+        """Learn rows, (m, d), and their rewards, (m,), one after the other; all or none."""
+        X = np.ascontiguousarray(rows, np.float64)
+        y = np.ascontiguousarray(rewards, np.float64)
+        with np.errstate(over="ignore"):
+            largest = max(
+                np.einsum("md,md->m", X, X).max(initial=0) / self.ridge,
+                np.abs(y).max(initial=0),
+            )
+        if not largest <= _LARGEST:
+            raise DataError("features or rewards are too large to square; scale them to about 1")
+        if COMPILED:
+            _posterior.learn(self.roots, self.means, self.log_volumes, tasks, X, y, self.dim)
+            return
+        for group in _waves(tasks):
+            self._learn_each(tasks[group], X[group], y[group])
+
+    def spread(self, tasks: Codes, arms: Floats) -> Doubles:
+        """Return ``arms S_t`` for the task of each request, (m, K, d).
+
+        Its rows have the arms' standard deviations as lengths, and their inner products are the
+        covariances of the arms' values.
+        """
+        phi = np.ascontiguousarray(arms, np.float64)
+        out = np.empty_like(phi)
+        if COMPILED:
+            _posterior.spread(self.roots, tasks, phi, out, self.dim)
+            return out
+        for block in blocks(len(tasks), self.dim**2 * 8):
+            out[block] = phi[block] @ self._unpacked(tasks[block])
+        return out
+
+    def _learn_each(self, tasks: Codes, X: Doubles, y: Doubles) -> None:
+        """Learn one row for each of different tasks, column by column of their roots."""
+        residuals = y - np.einsum("md,md->m", X, self.means[tasks])
+        e = np.zeros_like(X)  # (m, d)
+        alpha = np.ones(len(tasks))
+        for i, end in enumerate(np.cumsum(np.arange(1, self.dim + 1)).tolist()):
+            columns = self.roots[tasks, end - i - 1 : end]  # (m, i + 1)
+            f = np.einsum("mi,mi->m", columns, X[:, : i + 1])
+            following = alpha + f * f
+            keep, turn = np.sqrt(alpha / following), f / np.sqrt(alpha * following)
+            self.roots[tasks, end - i - 1 : end] = (
+                keep[:, None] * columns - turn[:, None] * e[:, : i + 1]
+            )
+            e[:, : i + 1] += f[:, None] * columns
+            alpha = following
+        self.means[tasks] += e * (residuals / alpha)[:, None]
+        self.log_volumes[tasks] += np.log(alpha)
+
+    def _unpacked(self, tasks: Codes) -> Doubles:
+        """Return the roots S of some tasks, (m, d, d)."""
+        transposed = np.zeros((len(tasks), self.dim, self.dim))
+        transposed[(slice(None), *np.tril_indices(self.dim))] = self.roots[tasks]
+        return transposed.transpose(0, 2, 1)
+
+
+def _waves(tasks: Codes) -> list[Codes]:
+    """Split requests so that no task is twice in a group, and each keeps its order.
+
+    >>> [wave.tolist() for wave in _waves(np.array([3, 1, 3]))]
+    [[0, 1], [2]]
+    """
+    order = np.argsort(tasks, kind="stable")
+    ranked = tasks[order]
+    first = np.r_[True, ranked[1:] != ranked[:-1]][: len(ranked)]
+    starts = np.maximum.accumulate(np.where(first, np.arange(len(ranked)), 0))
+    turns = np.empty(len(tasks), np.int64)
+    turns[order] = np.arange(len(ranked)) - starts
+    return [np.flatnonzero(turns == turn) for turn in range(int(turns.max(initial=-1)) + 1)]

@@ -1,0 +1,57 @@
+"""The loop between a policy and an environment: read this first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+from cobandits.environments.base import Environment
+from cobandits.errors import ConfigurationError
+from cobandits.policies.base import Informed, Policy
+from cobandits.randomness import stream
+from cobandits.traces import Recorder, Trace
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    policy: Policy,
+    environment: Environment,
+    rounds: int,
+    seed: int,
+    *,
+    trial: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Trace:
+    """Let a policy decide for so many rounds, and return what happened.
+
+    The environment's draws and the numbers that a policy draws come from streams of the seed and
+    the trial alone: two policies meet the same arms and noise, and while both play at
+    random they play the same.
+
+    >>> from cobandits.environments import Synthetic
+    >>> from cobandits.policies import Ridge
+    >>> environment = Synthetic(dim=5, n_tasks=3, rank=1)
+    >>> trace = simulate(Ridge(dim=5, n_tasks=3), environment, rounds=40, seed=1)
+    >>> trace.decisions, bool(trace.cumulative[-1] < 2 * trace.cumulative[9])
+    (120, True)
+    """
+    if rounds < 1:
+        raise ConfigurationError(f"rounds must be at least 1, got {rounds}")
+    rng = stream(seed, "policy", trial)
+    recorder = Recorder(policy.name, rounds, environment.n_tasks)
+    for n, asked in enumerate(environment.rounds(rounds, seed=seed, trial=trial), 1):
+        if isinstance(policy, Informed):
+            policy.inform(asked)
+        began = perf_counter()
+        decisions = policy.decide(asked.tasks, asked.arms, rng)
+        decided = perf_counter()
+        paid = asked.outcome(decisions)
+        paying = perf_counter()
+        policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
+        learned = perf_counter()
+        seconds = decided - began, learned - paying
+        recorder.add(asked, decisions, paid, policy.estimate, seconds)
+        if progress is not None:
+            progress(n, rounds)
+    return recorder.trace()

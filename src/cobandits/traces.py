@@ -1,0 +1,120 @@
+"""What a simulation leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.decisions import Decisions, Outcome, Round, Truth
+from cobandits.estimate import Estimate
+from cobandits.linalg import subspace_distance
+from cobandits.metrics import relative_error
+
+__all__ = ["FitNote", "Recorder", "Trace"]
+
+Floats = NDArray[np.float64]
+
+
+class FitNote(NamedTuple):
+    """An estimate, at the round after which it was fitted."""
+
+    round: int  # 1 for the first
+    error: float  # relative error of theta, NaN where the truth is not known
+    distance: float  # of the basis from the true one, the same
+    iterations: int
+    status: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trace:
+    """A simulation: regret a task and round, fits, and where the time went."""
+
+    policy: str
+    regret: Floats  # (N, T), 0 where a task did not ask, NaN where nobody knows
+    asked: NDArray[np.int64]  # (N,), decisions of each round
+    rewards: Floats  # (N,), the sum of those that came
+    rewarded: NDArray[np.int64]  # (N,), how many came
+    fits: tuple[FitNote, ...]
+    seconds_deciding: float
+    seconds_learning: float
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions were made."""
+        return int(self.asked.sum())
+
+    @property
+    def cumulative(self) -> Floats:
+        """Regret a task up to each round, mean over tasks, (N,)."""
+        return np.asarray(np.cumsum(self.regret.mean(axis=1)))
+
+    @property
+    def regret_per_task(self) -> float:
+        """Regret a task over all rounds, mean over tasks."""
+        return float(self.regret.sum(axis=0).mean())
+
+    @property
+    def mean_reward(self) -> float:
+        """Mean of the rewards that came, NaN if none did."""
+        came = int(self.rewarded.sum())
+        return float(self.rewards.sum() / came) if came else float("nan")
+
+
+class Recorder:
+    """Takes notes of a simulation, a round at a time."""
+
+    def __init__(self, policy: str, n_rounds: int, n_tasks: int) -> None:
+        self._policy = policy
+        self._regret = np.zeros((n_rounds, n_tasks))
+        self._asked, self._rewarded = (np.zeros(n_rounds, np.int64) for _ in range(2))
+        self._rewards = np.zeros(n_rounds)
+        self._fits: list[FitNote] = []
+        self._last: Estimate | None = None
+        self._seconds = np.zeros(2)
+        self._n = 0
+
+    def add(
+        self,
+        asked: Round,
+        decisions: Decisions,
+        outcome: Outcome,
+        estimate: Estimate | None,
+        seconds: tuple[float, float],
+    ) -> None:
+        """Note a round: what was asked, decided and paid, and a fit if there was a new one."""
+        n = self._n
+        np.add.at(self._regret[n], asked.tasks, asked.regrets(decisions))
+        self._asked[n] = len(asked.tasks)
+        self._rewards[n], self._rewarded[n] = outcome.rewards.sum(), len(outcome.rewards)
+        self._seconds += seconds
+        self._n = n + 1
+        if estimate is not None and estimate is not self._last:
+            self._fits.append(_fit_note(n + 1, estimate, asked.truth))
+            self._last = estimate
+
+    def trace(self) -> Trace:
+        """Return what was noted."""
+        n = self._n
+        return Trace(
+            policy=self._policy,
+            regret=self._regret[:n],
+            asked=self._asked[:n],
+            rewards=self._rewards[:n],
+            rewarded=self._rewarded[:n],
+            fits=tuple(self._fits),
+            seconds_deciding=float(self._seconds[0]),
+            seconds_learning=float(self._seconds[1]),
+        )
+
+
+def _fit_note(n: int, estimate: Estimate, truth: Truth | None) -> FitNote:
+    error = distance = float("nan")
+    if truth is not None:
+        error = relative_error(estimate.theta, truth.theta[:, np.array(estimate.labels)])
+        r = min(estimate.rank, truth.basis.shape[1])
+        distance = subspace_distance(estimate.basis[:, :r], truth.basis)
+    status = estimate.status
+    return FitNote(n, error, distance, status.iterations, status.outcome)

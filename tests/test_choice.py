@@ -1,0 +1,73 @@
+"""Choices among arms, and their probabilities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import multivariate_normal
+
+from cobandits.policies.choice import draw, greedy, winning
+
+
+def test_greedy_takes_the_best_and_shares_ties() -> None:
+    values = np.array([[0.0, 2.0, 1.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    expected = np.array([[0, 1, 0], [0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]])
+    np.testing.assert_allclose(greedy(values), expected)
+
+
+def test_draws_follow_the_probabilities() -> None:
+    """A chi-square test at the level 1e-4."""
+    p = np.array([0.5, 0.2, 0.0, 0.3])
+    n = 20_000
+    chosen, reported = draw(np.tile(p, (n, 1)), np.random.default_rng(5))
+    counts = np.bincount(chosen, minlength=4)
+    assert counts[2] == 0
+    np.testing.assert_array_equal(reported, p[chosen])
+    kept = p > 0
+    assert ((counts[kept] - n * p[kept]) ** 2 / (n * p[kept])).sum() < 18.4  # chi2(2)
+
+
+def test_two_arms_are_exact() -> None:
+    rng = np.random.default_rng(0)
+    values, factors = rng.standard_normal((20, 2)), rng.standard_normal((20, 2, 3))
+    gap, spread = values[:, 0] - values[:, 1], np.linalg.norm(factors[:, 0] - factors[:, 1], axis=1)
+    np.testing.assert_allclose(winning(values, factors, np.zeros(20, int)), ndtr(gap / spread))
+
+
+@pytest.mark.parametrize("K", [3, 4, 5])
+def test_more_arms_agree_with_scipys_orthant_probabilities(K: int) -> None:
+    rng = np.random.default_rng(K)
+    for _ in range(8):
+        values, factors = rng.standard_normal(K), rng.standard_normal((K, 6))
+        k = int(rng.integers(K))
+        D = np.delete(np.eye(K)[k] - np.eye(K), k, axis=0)
+        C = D @ factors @ factors.T @ D.T
+        # P(D v > 0) = P(-D (v - mean) < D mean)
+        exact = multivariate_normal(cov=C, seed=1).cdf(D @ values)
+        found = winning(values[None], factors[None], np.array([k]))[0]
+        assert found == pytest.approx(exact, abs=0.01, rel=0.05)
+
+
+def test_probabilities_of_all_arms_sum_to_one() -> None:
+    rng = np.random.default_rng(2)
+    values, factors = rng.standard_normal((30, 6)), rng.standard_normal((30, 6, 6))
+    total = sum(winning(values, factors, np.full(30, k)) for k in range(6))
+    np.testing.assert_allclose(total, 1, atol=0.03)
+
+
+def test_without_uncertainty_the_best_wins_and_ties_count_half() -> None:
+    values, factors = np.array([[1.0, 2.0, 0.0]]), np.zeros((1, 3, 2))
+    found = [winning(values, factors, np.array([k]))[0] for k in range(3)]
+    np.testing.assert_allclose(found, [0, 1, 0], atol=1e-11)
+    assert winning(np.zeros((1, 2)), np.zeros((1, 2, 1)), np.array([0]))[0] == 0.5
+
+
+def test_equal_arms_do_not_disturb_the_others() -> None:
+    factors = np.array([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])  # the first two are one arm
+    share = winning(np.zeros((1, 3)), factors, np.array([2]))[0]
+    assert share == pytest.approx(0.5, abs=0.01)
+
+
+def test_one_arm_is_certain() -> None:
+    assert winning(np.zeros((2, 1)), np.ones((2, 1, 3)), np.zeros(2, int)).tolist() == [1, 1]

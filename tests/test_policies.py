@@ -1,0 +1,399 @@
+"""What every policy promises, and each against a slow answer of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from cobandits import policies
+from cobandits.decisions import Decisions, Round
+from cobandits.environments import Synthetic
+from cobandits.errors import ConfigurationError, DataError
+from cobandits.estimators import Independent, LowRank
+from cobandits.policies import (
+    LRRL,
+    MTLROFUL,
+    Informed,
+    LinUCB,
+    Policy,
+    Ridge,
+    Thompson,
+    available,
+    make,
+)
+from cobandits.policies.mtlr import _best_price
+from cobandits.schedules import EqualEpochs
+from cobandits.simulate import simulate
+from cobandits.tasks import TaskRows
+
+Floats = NDArray[np.floating]
+
+NAMES = sorted(available())
+WORLD = Synthetic(dim=6, n_tasks=5, rank=2, n_arms=4)
+N = 24
+
+
+def fresh(name: str, **parameters: object) -> Policy:
+    """Return a policy for the small world."""
+    return make(name, parameters, rounds=N, dim=6, n_tasks=5, rank=2, noise_std=1e-3)
+
+
+def played(policy: Policy, n: int = N, seed: int = 0) -> Round:
+    """Let a policy play some rounds and return the one after them, of which it is informed."""
+    rng = np.random.default_rng(seed)
+    *past, last = WORLD.rounds(n + 1, seed=seed)
+    for asked in past:
+        if isinstance(policy, Informed):
+            policy.inform(asked)
+        decisions = policy.decide(asked.tasks, asked.arms, rng)
+        paid = asked.outcome(decisions)
+        policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
+    if isinstance(policy, Informed):
+        policy.inform(last)
+    return last
+
+
+# ---- the contract
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_decisions_follow_the_probabilities_that_are_reported(name: str) -> None:
+    """Frequencies over 2000 draws, each within 4.5 standard errors and the integration's 2 %."""
+    policy = fresh(name)
+    asked = played(policy, n=3)
+    probabilities = policy.probabilities(asked.tasks, asked.arms)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    rng, draws = np.random.default_rng(1), 2000
+    counts = np.zeros(probabilities.shape)
+    for _ in range(draws):
+        decided = policy.decide(asked.tasks, asked.arms, rng)
+        counts[np.arange(5), decided.chosen] += 1
+        reported = probabilities[np.arange(5), decided.chosen]
+        np.testing.assert_allclose(decided.probabilities, reported, atol=0.03)
+    error = 4.5 * np.sqrt(probabilities * (1 - probabilities) / draws) + 0.02
+    assert (np.abs(counts / draws - probabilities) <= error).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_deciding_changes_nothing_that_was_learned(name: str) -> None:
+    policy = fresh(name)
+    asked = played(policy)
+    before = policy.probabilities(asked.tasks, asked.arms)
+    for seed in range(3):
+        policy.decide(asked.tasks, asked.arms, np.random.default_rng(seed))
+    np.testing.assert_array_equal(policy.probabilities(asked.tasks, asked.arms), before)
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"mtlr-oful", "oracle"}))
+def test_a_task_is_decided_the_same_alone_and_among_others(name: str) -> None:
+    policy = fresh(name)
+    asked = played(policy)
+    together = policy.probabilities(asked.tasks, asked.arms)
+    alone = [
+        policy.probabilities(asked.tasks[t : t + 1], asked.arms[t : t + 1])[0] for t in range(5)
+    ]
+    np.testing.assert_allclose(together, alone, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_of_the_arms_does_not_matter(name: str) -> None:
+    policy = fresh(name)
+    asked = played(policy)
+    order = np.array([2, 0, 3, 1])
+    here = policy.probabilities(asked.tasks, asked.arms)
+    if isinstance(policy, Informed):
+        moved = Round(
+            tasks=asked.tasks,
+            arms=asked.arms[:, order],
+            means=asked.means[:, order],
+            rewards=asked.rewards[:, order],
+            truth=asked.truth,
+        )
+        policy.inform(moved)
+    there = policy.probabilities(asked.tasks, asked.arms[:, order])
+    np.testing.assert_allclose(there, here[:, order], atol=0.02)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_gives_the_same_trace_and_regret_is_never_negative(name: str) -> None:
+    first, second = (simulate(fresh(name), WORLD, N, seed=4) for _ in range(2))
+    np.testing.assert_array_equal(first.regret, second.regret)
+    assert first.fits == second.fits
+    assert (first.regret >= 0).all()
+    assert first.decisions == N * 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_refused_rewards_change_nothing(name: str) -> None:
+    policy = fresh(name)
+    asked = played(policy)
+    decided = policy.decide(asked.tasks, asked.arms, np.random.default_rng(0))
+    before = policy.probabilities(asked.tasks, asked.arms)
+    rewards = asked.outcome(decided).rewards
+    bad = rewards.copy()
+    bad[2] = np.nan
+    with pytest.raises(DataError, match="reward 2 is nan; leave out"):
+        policy.learn(asked.tasks, asked.arms, decided, bad)
+    with pytest.raises(DataError, match="a reward for each of 5 decisions"):
+        policy.learn(asked.tasks, asked.arms, decided, rewards[:3])
+    with pytest.raises(DataError, match="5 decisions for 3 sets of arms"):
+        policy.learn(asked.tasks[:3], asked.arms[:3], decided, rewards[:3])
+    elsewhere = Decisions(chosen=decided.chosen + 4, probabilities=np.ones(5), policy=name)
+    with pytest.raises(DataError, match="was never offered: arms are numbered 0 to 3"):
+        policy.learn(asked.tasks, asked.arms, elsewhere, rewards)
+    np.testing.assert_array_equal(policy.probabilities(asked.tasks, asked.arms), before)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bad_requests_are_refused(name: str) -> None:
+    policy, rng = fresh(name), np.random.default_rng(0)
+    asked = played(policy)
+    tasks, arms = asked.tasks, asked.arms
+    with pytest.raises(DataError, match="expected arms of 6 features, got 5"):
+        policy.decide(tasks, arms[:, :, :5], rng)
+    with pytest.raises(DataError, match=r"expected arms \(m, K, d\) for m = 5"):
+        policy.decide(tasks, arms[:4], rng)
+    with pytest.raises(DataError, match="task 5, but there are 5"):
+        policy.decide(tasks + 1, arms, rng)
+    with pytest.raises(DataError, match="whole numbers"):
+        policy.decide(tasks / 2, arms, rng)
+    holes = arms.copy()
+    holes[3, 0, 0] = np.inf
+    with pytest.raises(DataError, match="infinite value, first in request 3"):
+        policy.decide(tasks, holes, rng)
+    with pytest.raises(DataError, match="expected arms"):
+        policy.decide(tasks, arms[:, :0], rng)
+
+
+def test_decisions_of_probability_zero_were_never_made() -> None:
+    with pytest.raises(DataError, match="never made"):
+        Decisions(chosen=np.array([0]), probabilities=np.array([0.0]), policy="x")
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"oracle"}))
+def test_nobody_asks(name: str) -> None:
+    policy = fresh(name)
+    played(policy)
+    nobody, nothing = np.zeros(0, np.int64), np.zeros((0, 4, 6))
+    decided = policy.decide(nobody, nothing, np.random.default_rng(0))
+    policy.learn(nobody, nothing, decided, np.zeros(0))
+    assert len(decided) == 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "world",
+    [
+        Synthetic(dim=6, n_tasks=5, rank=2, n_arms=1),
+        Synthetic(dim=6, n_tasks=5, rank=2, unequal=True),
+        Synthetic(dim=6, n_tasks=5, rank=2, late=0.4),
+        Synthetic(dim=6, n_tasks=5, rank=2, replaced=True),
+        Synthetic(dim=6, n_tasks=5, rank=2, turn=0.02),
+        Synthetic(dim=6, n_tasks=5, rank=2, unrelated=True),
+        Synthetic(dim=6, n_tasks=5, rank=2, correlation=0.9, shift=2.0),
+    ],
+    ids=["one arm", "unequal", "late", "replaced", "turn", "unrelated", "correlated"],
+)
+def test_every_policy_plays_in_every_world(name: str, world: Synthetic) -> None:
+    trace = simulate(fresh(name), world, N, seed=0)
+    assert np.isfinite(trace.regret).all()
+
+
+# ---- each against a slow answer
+
+
+class Textbook:
+    """One task's Bayesian linear regression, from all its rows each time."""
+
+    def __init__(self, d: int, ridge: float) -> None:
+        self.V, self.b = ridge * np.eye(d), np.zeros(d)
+
+    def add(self, x: Floats, y: float) -> None:
+        self.V += np.outer(x, x)
+        self.b += y * x
+
+    @property
+    def mean(self) -> Floats:
+        return np.asarray(np.linalg.solve(self.V, self.b))
+
+
+@pytest.mark.parametrize("world", [WORLD, Synthetic(dim=6, n_tasks=5, rank=2, unequal=True)])
+def test_thompson_agrees_with_the_textbook_decision_by_decision(world: Synthetic) -> None:
+    policy = Thompson(dim=6, n_tasks=5, scale=0.3, ridge=0.5)
+    books = [Textbook(6, 0.5) for _ in range(5)]
+    ours, theirs = (np.random.default_rng(9) for _ in range(2))
+    for asked in world.rounds(150, seed=2):
+        decided = policy.decide(asked.tasks, asked.arms, ours)
+        for i, t in enumerate(asked.tasks):
+            L = np.linalg.cholesky(books[t].V)
+            z = theirs.standard_normal(6)
+            theta = books[t].mean + 0.3 * solve_triangular(L.T, z)  # ~ N(mean, 0.3^2 V^-1)
+            k = int(np.argmax(asked.arms[i] @ theta))
+            assert decided.chosen[i] == k
+            books[t].add(asked.arms[i, k], asked.rewards[i, k])
+        paid = asked.outcome(decided)
+        policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
+
+
+@pytest.mark.parametrize("radius", [0.2, "oful"])
+def test_linucb_agrees_with_the_textbook_decision_by_decision(radius: float | str) -> None:
+    options = {"radius": radius, "ridge": 0.5, "delta": 0.1, "noise_std": 0.01, "bound": 2.0}
+    policy = make("linucb", options, rounds=N, dim=6, n_tasks=5)
+    books = [Textbook(6, 0.5) for _ in range(5)]
+    rng = np.random.default_rng(0)
+    for asked in WORLD.rounds(150, seed=3):
+        decided = policy.decide(asked.tasks, asked.arms, rng)
+        for i, book in enumerate(books):
+            volume = np.log(np.linalg.det(book.V) / 0.5**6)
+            oful = 0.01 * np.sqrt(2 * np.log(1 / 0.1) + volume) + np.sqrt(0.5) * 2.0
+            beta = oful if isinstance(radius, str) else radius
+            P = np.linalg.inv(book.V)
+            arms = asked.arms[i]
+            scores = arms @ book.mean + beta * np.sqrt(np.einsum("kd,de,ke->k", arms, P, arms))
+            k = int(np.argmax(scores))
+            assert decided.chosen[i] == k
+            book.add(arms[k], asked.rewards[i, k])
+        paid = asked.outcome(decided)
+        policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
+
+
+def test_ridge_is_the_independent_estimator_after_every_round() -> None:
+    policy, rows, rng = Ridge(dim=6, n_tasks=5, ridge=0.7), TaskRows(6), np.random.default_rng(0)
+    for asked in WORLD.rounds(12, seed=5):
+        decided = policy.decide(asked.tasks, asked.arms, rng)
+        paid = asked.outcome(decided)
+        policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
+        rows.add(paid.decisions.features(paid.arms), paid.rewards, paid.tasks)
+        expected = Independent(ridge=0.7).fit(rows).theta
+        np.testing.assert_allclose(policy.posteriors.means.T, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["ridge", "thompson", "linucb"])
+def test_in_epochs_it_only_learns_when_one_ends(name: str) -> None:
+    policy, eager = fresh(name, schedule="equal-3"), fresh(name)
+    assert isinstance(policy, policies.PerTask)
+    assert isinstance(eager, policies.PerTask)
+    seen: list[Floats] = []
+    rng = np.random.default_rng(0)
+    for n, asked in enumerate(WORLD.rounds(N, seed=6), 1):
+        decided = policy.decide(asked.tasks, asked.arms, rng)
+        paid = asked.outcome(decided)
+        for learner in (policy, eager):
+            learner.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
+        seen.append(policy.posteriors.means.copy())
+        if n in (8, 16, 24):
+            np.testing.assert_allclose(seen[-1], eager.posteriors.means)
+        elif n > 1:
+            np.testing.assert_array_equal(seen[-1], seen[-2])
+
+
+def test_lrrl_plays_algorithm_1() -> None:
+    """Random until the first epoch ends, then greedy by a fit of the last epoch's rows alone."""
+    policy = LRRL(dim=6, n_tasks=5, rank=2, schedule=EqualEpochs(epochs=3, rounds=N))
+    rng, rows, start = np.random.default_rng(0), TaskRows(6), None
+    theta: Floats = np.zeros((6, 5))
+    for n, asked in enumerate(WORLD.rounds(N, seed=7), 1):
+        shares = policy.probabilities(asked.tasks, asked.arms)
+        scores = np.einsum("mkd,dm->mk", asked.arms, theta)
+        if n <= 8:
+            np.testing.assert_allclose(shares, 0.25)
+        else:
+            np.testing.assert_array_equal(shares.argmax(axis=1), scores.argmax(axis=1))
+        decided = policy.decide(asked.tasks, asked.arms, rng)
+        paid = asked.outcome(decided)
+        policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
+        rows.add(paid.decisions.features(paid.arms), paid.rewards, paid.tasks)
+        if n % 8 == 0:
+            start = policy.estimator.fit(rows, start=start)
+            theta, rows = start.theta, TaskRows(6)
+            np.testing.assert_array_equal(policy.theta, theta)
+
+
+def test_lrrl_with_all_data_fits_them_all() -> None:
+    fitted = LRRL(
+        dim=6,
+        n_tasks=5,
+        schedule=EqualEpochs(epochs=2, rounds=N),
+        estimator=LowRank(rank=2),
+        rank=2,
+        memory="all",
+    )
+    played(fitted)
+    assert fitted._rows.n_rows == N * 5
+    assert fitted.estimate is not None
+    np.testing.assert_allclose(
+        fitted.estimate.theta, LowRank(rank=2).fit(fitted._rows).theta, atol=1e-5
+    )
+
+
+def test_lrrl_keeps_the_theta_of_tasks_without_rows() -> None:
+    policy = LRRL(dim=6, n_tasks=5, rank=2, schedule=EqualEpochs(epochs=4, rounds=40))
+    asked = played(policy, n=10)
+    before = policy.theta.copy()
+    for _ in range(10):
+        decided = policy.decide(asked.tasks[:3], asked.arms[:3], np.random.default_rng(0))
+        rewards = asked.rewards[np.arange(3), decided.chosen]
+        policy.learn(asked.tasks[:3], asked.arms[:3], decided, rewards)
+    np.testing.assert_array_equal(policy.theta[:, 3:], before[:, 3:])
+
+
+def test_moments_commits_after_the_first_epoch() -> None:
+    trace = simulate(fresh("moments"), WORLD, N, seed=0)
+    assert [fit.round for fit in trace.fits] == [N // 4]
+    assert [fit.round for fit in simulate(fresh("lrrl"), WORLD, N, seed=0).fits] == [6, 12, 18, 24]
+
+
+def test_mtlr_oful_maximises_the_joint_bound() -> None:
+    """Against all choices of all tasks, on problems that are small enough."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        values, variances = rng.standard_normal((4, 3)), rng.uniform(0, 2, (4, 3))
+        radius = rng.uniform(0, 3)
+        choices = np.array(np.meshgrid(*[range(3)] * 4)).reshape(4, -1)  # (4, 81)
+        rows = np.arange(4)[:, None]
+        bounds = values[rows, choices].sum(0) + radius * np.sqrt(variances[rows, choices].sum(0))
+        best = (values + _best_price(values, variances, radius) * variances).argmax(axis=1)
+        found = values[rows[:, 0], best].sum() + radius * np.sqrt(variances[rows[:, 0], best].sum())
+        assert found >= bounds.max() - 0.02 * abs(bounds.max())
+
+
+def test_mtlr_oful_without_a_radius_is_greedy() -> None:
+    policy = MTLROFUL(dim=6, n_tasks=5, rank=2, radius=0.0)
+    asked = played(policy)
+    scores = np.einsum("mkd,dm->mk", asked.arms, policy.theta[:, asked.tasks])
+    found = policy.probabilities(asked.tasks, asked.arms).argmax(axis=1)
+    np.testing.assert_array_equal(found, scores.argmax(axis=1))
+
+
+def test_oracles_know() -> None:
+    assert simulate(fresh("oracle"), WORLD, N, seed=0).regret_per_task == 0
+    subspace = simulate(fresh("subspace-oracle"), WORLD, 60, seed=0)
+    assert (
+        subspace.regret[10:].sum()
+        < 1e-2 * simulate(fresh("random"), WORLD, 60, seed=0).regret.sum()
+    )
+
+
+def test_parameters_are_checked() -> None:
+    with pytest.raises(ConfigurationError, match="no policy 'ucb'; choose from linucb"):
+        fresh("ucb")
+    with pytest.raises(ConfigurationError, match="thompson has no parameter scala; it has: ridge"):
+        fresh("thompson", scala=1)
+    with pytest.raises(ConfigurationError, match="cannot be made"):
+        make("lrrl", rounds=10)
+    with pytest.raises(ConfigurationError, match=r"from 1 to min\(d, T\) = 5, got 9"):
+        fresh("lrrl", rank=9)
+    with pytest.raises(ConfigurationError, match="'epoch' or 'all'"):
+        fresh("lrrl", memory="some")
+    with pytest.raises(ConfigurationError, match="number or 'oful'"):
+        fresh("linucb", radius="ucb")
+    with pytest.raises(ConfigurationError, match="delta must be between"):
+        fresh("linucb", delta=1.0)
+    with pytest.raises(ConfigurationError, match="scale must be at least 0"):
+        fresh("thompson", scale=-1.0)
+    with pytest.raises(ConfigurationError, match="number or 'theory'"):
+        fresh("mtlr-oful", radius="big")
+    with pytest.raises(ConfigurationError, match="n_tasks must be at least 1"):
+        LinUCB(dim=3, n_tasks=0)

@@ -1,0 +1,123 @@
+"""Posteriors of all tasks: the same as their normal equations, compiled or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cobandits import posteriors
+from cobandits.errors import ConfigurationError, DataError
+from cobandits.posteriors import Posteriors
+
+Floats = NDArray[np.floating]
+WAYS = [pytest.param(True, id="compiled"), pytest.param(False, id="numpy")]
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    if request.param and not posteriors.COMPILED:
+        pytest.skip("the compiled posteriors are not built here")
+    monkeypatch.setattr(posteriors, "COMPILED", request.param)
+    return bool(request.param)
+
+
+def learned(
+    d: int, T: int, n: int, ridge: float, seed: int = 0, batch: int = 4
+) -> tuple[Posteriors, Floats, Floats]:
+    """Return posteriors that learned n batches, and the normal equations of the same rows."""
+    rng = np.random.default_rng(seed)
+    held = Posteriors(n_tasks=T, dim=d, ridge=ridge)
+    V, b = np.tile(ridge * np.eye(d), (T, 1, 1)), np.zeros((T, d))
+    for _ in range(n):
+        tasks = rng.integers(0, T, batch)  # a task may be in a batch more than once
+        rows, rewards = rng.standard_normal((batch, d)), rng.standard_normal(batch)
+        held.learn(tasks, rows, rewards)
+        for t, x, y in zip(tasks, rows, rewards, strict=True):
+            V[t] += np.outer(x, x)
+            b[t] += y * x
+    return held, V, b
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 7, 8, 9, 16, 33])
+@pytest.mark.parametrize("ridge", [1e-4, 1.0, 30.0])
+def test_means_are_ridge_regressions_and_roots_are_inverse_choleskys(
+    way: bool, d: int, ridge: float
+) -> None:
+    held, V, b = learned(d, T=5, n=30, ridge=ridge)
+    np.testing.assert_allclose(held.means, np.linalg.solve(V, b[..., None])[..., 0], rtol=1e-7)
+    # S = L^-T for the Cholesky factor L of the precision: a textbook sample is mu + S z
+    S = held.spread(np.arange(5), np.tile(np.eye(d), (5, 1, 1)))  # (5, d, d)
+    np.testing.assert_allclose(
+        S, np.linalg.inv(np.linalg.cholesky(V)).transpose(0, 2, 1), atol=1e-8
+    )
+    volumes = np.linalg.slogdet(V)[1] - d * np.log(ridge)
+    np.testing.assert_allclose(held.log_volumes, volumes, rtol=1e-8, atol=1e-10)
+
+
+def test_spread_takes_tasks_in_any_order_and_more_than_once(way: bool) -> None:
+    held, V, _ = learned(6, T=4, n=20, ridge=0.5)
+    tasks = np.array([3, 0, 3])
+    arms = np.random.default_rng(1).standard_normal((3, 7, 6))
+    A = held.spread(tasks, arms)
+    expected = arms @ np.linalg.inv(V[tasks]) @ arms.transpose(0, 2, 1)
+    np.testing.assert_allclose(A @ A.transpose(0, 2, 1), expected, rtol=1e-9)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12))
+def test_batches_and_single_rows_give_the_same(seed: int, m: int) -> None:
+    rng = np.random.default_rng(seed)
+    tasks, rows, rewards = rng.integers(0, 3, m), rng.standard_normal((m, 5)), rng.normal(size=m)
+    together, alone = (Posteriors(n_tasks=3, dim=5, ridge=0.1) for _ in range(2))
+    together.learn(tasks, rows, rewards)
+    for i in range(m):
+        alone.learn(tasks[i : i + 1], rows[i : i + 1], rewards[i : i + 1])
+    np.testing.assert_array_equal(together.roots, alone.roots)
+    np.testing.assert_array_equal(together.means, alone.means)
+
+
+def test_thousands_of_nearly_equal_rows_do_not_lose_definiteness(way: bool) -> None:
+    """A covariance updated by subtraction would have negative variances here."""
+    rng = np.random.default_rng(3)
+    held = Posteriors(n_tasks=1, dim=4, ridge=1e-8)
+    x = rng.standard_normal(4)
+    for _ in range(3000):
+        row = x + 1e-7 * rng.standard_normal(4)
+        held.learn(np.zeros(1, np.int64), row[None], np.array([1.0]))
+    S = held.spread(np.zeros(1, np.int64), np.eye(4)[None])[0]
+    assert np.isfinite(held.roots).all()
+    assert np.diagonal(S).min() > 0
+    assert held.means[0] @ x == pytest.approx(1.0, rel=1e-6)
+
+
+def test_values_that_cannot_be_squared_are_refused_and_change_nothing(way: bool) -> None:
+    held, _, _ = learned(3, T=2, n=5, ridge=1.0)
+    before = held.roots.copy(), held.means.copy(), held.log_volumes.copy()
+    tasks = np.array([0, 1])
+    for rows, rewards in (
+        (np.array([[1.0, 1, 1], [1e200, 0, 0]]), np.ones(2)),
+        (np.ones((2, 3)), np.array([1.0, 1e300])),
+    ):
+        with pytest.raises(DataError, match="too large"):
+            held.learn(tasks, rows, rewards)
+    for now, then in zip((held.roots, held.means, held.log_volumes), before, strict=True):
+        np.testing.assert_array_equal(now, then)
+
+
+@pytest.mark.parametrize("ridge", [0.0, -1.0, np.nan, np.inf])
+def test_a_prior_needs_a_positive_precision(ridge: float) -> None:
+    with pytest.raises(ConfigurationError, match="above 0"):
+        Posteriors(n_tasks=1, dim=2, ridge=ridge)
+
+
+@pytest.mark.skipif(not posteriors.COMPILED, reason="the compiled posteriors are not built here")
+def test_the_extension_checks_lengths_and_tasks() -> None:
+    held = Posteriors(n_tasks=2, dim=3, ridge=1.0)
+    with pytest.raises(ValueError, match="task 2 of 2"):
+        held.learn(np.array([2]), np.ones((1, 3)), np.ones(1))
+    with pytest.raises(ValueError, match="rows holds"):
+        held.learn(np.array([0]), np.ones((1, 4)), np.ones(1))
+    with pytest.raises(ValueError, match="task -1 of 2"):
+        held.spread(np.array([-1]), np.ones((1, 2, 3)))
