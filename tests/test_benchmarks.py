@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks import __main__ as command
-from benchmarks import growth, iteration, memory, report, solve, timing
+from benchmarks import decisions, growth, iteration, memory, report, solve, timing
 from benchmarks.compare_numba import cholesky_solve, fused_pass, numba_iteration
 from benchmarks.references import (
     ITERATIONS,
@@ -272,7 +272,13 @@ def test_the_command_prints_the_sections_and_writes_them_whole(
 def test_without_a_name_the_default_sections_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    sections = {"iteration": iteration, "solve": solve, "memory": memory, "growth": growth}
+    sections = {
+        "iteration": iteration,
+        "solve": solve,
+        "decisions": decisions,
+        "memory": memory,
+        "growth": growth,
+    }
     for name, module in sections.items():
         empty = report.Section(name=name, tables=[])
         monkeypatch.setattr(module, "section", lambda empty=empty: empty)
@@ -290,3 +296,19 @@ def test_an_unknown_section_is_refused_with_the_known_ones(
     with pytest.raises(SystemExit):
         command.main()
     assert "no section 'sovle'; choose from iteration, solve" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["ridge", "linucb", "thompson"])
+def test_the_loop_over_tasks_decides_what_the_library_decides(name: str) -> None:
+    rng = np.random.default_rng(0)
+    loop, policy = decisions.Loop(name, 4, 6), decisions._policies(4, 6)[name]
+    draws = np.random.default_rng(0)  # the loop draws the same normals, task by task
+    moments = np.zeros((4, 6))
+    for n in range(10):
+        n_arms = 1 if n == 0 else 3  # at first all arms are as good
+        arms, rewards = rng.standard_normal((4, n_arms, 6)), rng.standard_normal(4)
+        loop.round(arms, rewards)
+        decided = policy.decide(np.arange(4), arms, draws)
+        policy.learn(np.arange(4), arms, decided, rewards)
+        moments += decided.features(arms) * rewards[:, None]
+        np.testing.assert_allclose(loop.b, moments, atol=1e-9)

@@ -14,6 +14,7 @@ from cobandits.environments import Synthetic
 from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
 from cobandits.estimators import AltGDMin, Estimator, LowRank
+from cobandits.estimators.quasinewton import _Inverse, _Memory
 from cobandits.metrics import relative_error
 from cobandits.tasks import TaskRows
 from tests.support import Floats, Real, cost_of, drawn, flat, of_type, optimum_near_truth, parts
@@ -60,6 +61,37 @@ def test_theta_is_that_of_altgdmin(d: int, T: int, r: int, n: int, noise: float)
         fast = LowRank(rank=r, tolerance=1e-14).fit(tasks)
         assert fast.status.outcome == "converged"
         assert relative_error(fast.theta, slow.theta) < 1e-6
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.5])
+def test_weights_are_the_best_for_the_basis_wherever_a_fit_stops(ridge: float) -> None:
+    tasks = drawn(d=20, T=30, r=2, n=15, noise=0.1).tasks
+    scaled = flat(tasks.rows * np.logspace(-3, 3, 20), tasks.rewards, tasks.owners)
+    for data in (tasks, scaled):
+        for iterations in (1, 3, 500):
+            estimate = LowRank(rank=2, ridge=ridge, iterations=iterations).fit(data)
+            best = estimate.basis @ data.least_squares(estimate.basis, ridge).weights
+            assert relative_error(estimate.theta, best) < 1e-9
+
+
+def test_direction_is_that_of_the_two_loop_recursion() -> None:
+    rng = np.random.default_rng(0)
+    memory, scaling = _Memory(12), _Inverse(np.eye(6) / 4, np.eye(2))
+    pairs = [(s, s + 0.3 * rng.standard_normal((6, 2))) for s in rng.standard_normal((9, 6, 2))]
+    for s, y in pairs:
+        memory.add(s, y)
+    g = rng.standard_normal((6, 2))
+    q, shares = g.copy(), []
+    for s, y in reversed(pairs[-6:]):
+        shares.append(np.sum(s * q) / np.sum(s * y))
+        q -= shares[-1] * y
+    s, y = pairs[-1]
+    p = q * max(np.sum(s * y) / np.sum(y * y), 1 / 4)
+    for s, y in pairs[-6:]:
+        p += (shares.pop() - np.sum(y * p) / np.sum(s * y)) * s
+    direction, promise = memory.direction(1e-3 * g, scaling)
+    np.testing.assert_allclose(direction, -1e-3 * p, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(promise, 1e-6 * np.sum(g * p))
 
 
 @pytest.mark.parametrize(("d", "T", "r", "n", "noise"), EASY)

@@ -19,7 +19,8 @@ from cobandits.diagnostics import Sharing, Spectrum, sharing
 from cobandits.diagnostics import spectrum as spectrum_of
 from cobandits.errors import MissingExtraError
 from cobandits.estimate import Estimate
-from cobandits.plots.convergence import _DASHES, _MARKERS, _apart
+from cobandits.plots.labels import apart
+from cobandits.plots.style import DASHES, MARKERS
 from tests.support import drawn
 
 if TYPE_CHECKING:
@@ -79,11 +80,11 @@ def test_axes_are_named(draw: Callable[[], Figure]) -> None:
 
 
 def test_lines_differ_without_colour_and_are_named() -> None:
-    assert len(set(_DASHES)) == len(set(_MARKERS)) == len(NAMES)
+    assert len(set(DASHES)) == len(set(MARKERS)) == len(NAMES)
     (axes,) = compared().axes
     lines = axes.get_lines()
     assert len(lines) == len(NAMES) + 1  # and the floor
-    assert [line.get_marker() for line in lines[:3]] == list(_MARKERS[:3])
+    assert [line.get_marker() for line in lines[:3]] == list(MARKERS[:3])
     assert texts(axes) == {*NAMES, "floor"}
 
 
@@ -105,7 +106,7 @@ def test_names_beside_lines_do_not_overlap() -> None:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8).map(sorted))
 def test_places_are_moved_apart_no_more_than_needed(values: list[float]) -> None:
     places, gap = np.array(values), 0.1
-    moved = _apart(places, gap)
+    moved = apart(places, gap)
     assert (np.diff(moved) >= gap - 1e-9).all()
     assert np.isclose(moved.mean(), places.mean())
     if (np.diff(places) >= gap).all():

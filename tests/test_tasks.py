@@ -34,7 +34,7 @@ def contents(tasks: TaskData) -> list[Floats | Codes]:
     return [
         tasks.counts,
         tasks.squares,
-        *tasks.least_squares(B),
+        *tasks.least_squares(B)[:3],
         *tasks.residuals(Theta),
         tasks.moments(),
         tasks.squared_moment(),
@@ -329,10 +329,18 @@ def test_covariance_is_around_the_means_of_the_tasks() -> None:
     shifted = flat(tasks.rows + 10.0 * tasks.owners[:, None], tasks.rewards, tasks.owners)
     expected = sum((Phi - Phi.mean(0)).T @ (Phi - Phi.mean(0)) for Phi, _ in parts(tasks)) / 800
     for data in (shifted, tasks):
-        statistics, means = data.statistics(), data.averages().features
-        np.testing.assert_allclose(statistics.covariance(means), expected, atol=1e-9)
-        sampled = np.linalg.eigvalsh(data.covariance(means))  # from a part of the rows
+        statistics, averages = data.statistics(), data.averages()
+        np.testing.assert_allclose(statistics.covariance(averages), expected, atol=1e-9)
+        sampled = np.linalg.eigvalsh(data.covariance(averages))  # from a part of the rows
         assert 0.2 < sampled[0] < sampled[-1] < 3
+
+
+def test_covariance_needs_no_centring_where_means_are_small() -> None:
+    tasks = drawn(d=5, T=4, n=400).tasks
+    averages = tasks.averages()
+    quick = tasks.covariance(averages, centred=False)
+    np.testing.assert_allclose(quick, tasks.covariance(averages), atol=0.02)
+    np.testing.assert_allclose(np.diagonal(quick), np.diagonal(tasks.covariance(averages)))
 
 
 def test_gram_of_single_precision_is_summed_in_double() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import io
-import json
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cobandits.errors import DataError, ModelFileError, UnknownTaskError
-from cobandits.files import write_whole
+from cobandits.archives import Archive, Arrays, Header
+from cobandits.errors import DataError, UnknownTaskError
 from cobandits.frames import Frame, features_of
 from cobandits.linalg import procrustes
 from cobandits.tasks.base import check_finite
@@ -24,8 +22,7 @@ __all__ = ["Estimate", "History", "Status"]
 
 Floats = NDArray[np.floating]
 
-_FORMAT = "cobandits-estimate"
-_VERSION = 1
+_FILE = Archive(holds="estimate", version=1, advice="fit and save it again")
 _SHOWN = 5  # labels named in a message
 _TIMES = {"datetime": datetime.datetime, "date": datetime.date}  # labels saved as ISO text
 
@@ -188,51 +185,20 @@ class Estimate:
         if self.history.errors is not None:
             arrays["errors"] = self.history.errors
         header = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "arrays": list(arrays),
             "estimator": self.estimator,
             "labels": [_encoded(label) for label in self.labels],
             "feature_names": self.feature_names,
             "status": vars(self.status),
         }
-        arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **arrays)
-        write_whole(Path(path), buffer.getvalue())
+        _FILE.save(path, header, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Estimate:
         """Read what :meth:`save` wrote."""
-        path = Path(path)
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            raise ModelFileError(f"there is no file {path}; check the path") from None
-        except OSError as error:
-            raise ModelFileError(f"{path} cannot be read ({error.strerror}); check it") from error
-        try:
-            return _parsed(content)
-        except ModelFileError as error:
-            raise ModelFileError(f"{path} {error}") from None
-        except Exception as error:  # damaged bytes make zipfile, NumPy and json raise many kinds
-            raise ModelFileError(
-                f"{path} is not a whole cobandits estimate ({type(error).__name__}); "
-                "it may be truncated or of another program: fit and save it again"
-            ) from error
+        return _FILE.load(path, _made)
 
 
-def _parsed(content: bytes) -> Estimate:
-    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    header = json.loads(arrays["header"].tobytes())
-    found = header["format"], header["version"]
-    if found != (_FORMAT, _VERSION):
-        raise ModelFileError(
-            f"has format {found[0]!r} version {found[1]!r}; this release reads {_FORMAT!r} "
-            f"version {_VERSION}: upgrade cobandits, or fit and save it again"
-        )
-    arrays = {name: arrays[name] for name in header["arrays"]}
+def _made(header: Header, arrays: Arrays) -> Estimate:
     names = header["feature_names"]
     errors = arrays.get("errors")
     return Estimate(

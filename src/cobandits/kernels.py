@@ -51,6 +51,7 @@ class Fit(NamedTuple):
     weights: Floats  # (r, T)
     gradient: Floats  # (d, r), half the derivative of the total cost in B
     costs: NDArray[np.float64]  # (T,), squared residuals plus the ridge term
+    determined: bool = False  # whether it is known that no other weights are as good
 
 
 def least_squares(
@@ -233,7 +234,7 @@ def _compiled_least_squares(
         rows, rewards, offsets, B_c, penalty_c, W, grad_t, costs, d, r, is_double, tolerance
     )
     if n_singular == 0:
-        return Fit(W.T, grad_t.T, costs)
+        return Fit(W.T, grad_t.T, costs, determined=True)
     singular = np.flatnonzero(costs < 0)
     rest = _batched_least_squares(rows, rewards, offsets, singular, B, penalty, tolerance)
     W[singular] = rest.weights.T[singular]

@@ -70,7 +70,8 @@ def leading_left_vectors(M: Floats, r: int) -> Floats:
     Q = orthonormal(M @ np.random.default_rng(0).standard_normal((M.shape[1], width)))
     for _ in range(_SUBSPACE_ITERATIONS):
         Q = orthonormal(M @ (M.T @ Q))
-    return Q @ top_left_vectors(Q.T @ M, r)
+    P = Q.T @ M
+    return np.asarray(Q @ np.linalg.eigh(P @ P.T)[1][:, : -r - 1 : -1])
 
 
 def largest_eigenvalue(M: Floats) -> float:

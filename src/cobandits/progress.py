@@ -85,6 +85,7 @@ def _rich_progress(file: TextIO) -> Progress | None:
             Progress,
             TextColumn,
             TimeElapsedColumn,
+            TimeRemainingColumn,
         )
     except ImportError:
         return None
@@ -93,6 +94,8 @@ def _rich_progress(file: TextIO) -> Progress | None:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
         console=Console(file=file),
         transient=True,
         redirect_stdout=False,  # results go to stdout, even while the bar is shown

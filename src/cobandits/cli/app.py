@@ -7,8 +7,11 @@ from typing import Annotated
 import typer
 
 import cobandits
+from cobandits.cli.data import data
 from cobandits.cli.estimate import estimate
 from cobandits.cli.fit import fit
+from cobandits.cli.run import run
+from cobandits.cli.simulate import simulate
 
 __all__ = ["app"]
 
@@ -20,6 +23,9 @@ app = typer.Typer(
 )
 app.command(no_args_is_help=True)(fit)
 app.command()(estimate)
+app.command()(simulate)
+app.command(no_args_is_help=True)(run)
+app.add_typer(data, name="data")
 
 
 @app.callback(invoke_without_command=True)

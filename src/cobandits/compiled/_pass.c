@@ -99,7 +99,7 @@ static PyObject *py_least_squares(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "offsets out of range: they run backwards or leave the rows");
         goto done;
     }
-    size_t words = (size_t)(rank + 1) * (dim + 16) + (size_t)(rank + 2) * (longest + 16) + rank * rank;
+    size_t words = (size_t)(2 * rank + 1) * (dim + 16) + (size_t)(rank + 2) * (longest + 16) + rank * rank;
     void *scratch = scratch_new(words * size);
     if (!scratch) goto done;
     Py_BEGIN_ALLOW_THREADS;

@@ -83,7 +83,7 @@ INLINE void NAMED(pack)(const int NARROW, CUT cut, const REAL *column, long stri
         }
 }
 
-/* out[k * pitch + i] = <row i, column k> for ROWS (4 or 1) rows and COLUMNS columns. */
+/* out[k * pitch + i] = <row i, column k> for ROWS (4, 2 or 1) rows and COLUMNS columns. */
 INLINE void NAMED(products)(const int NARROW, const int ROWS, const int COLUMNS, CUT cut,
                             const REAL *restrict rows, const REAL *restrict packed,
                             REAL *restrict out, long pitch) {
@@ -101,26 +101,33 @@ INLINE void NAMED(products)(const int NARROW, const int ROWS, const int COLUMNS,
     }
     for (int k = 0; k < COLUMNS; k++) {
         if (ROWS == 4) *(QUAD *)(out + k * pitch) = NAMED(sums)(acc[k][0], acc[k][1], acc[k][2], acc[k][3]);
-        else out[k * pitch] = NAMED(sum)(acc[k][0]);
+        else
+            for (int i = 0; i < ROWS; i++) out[k * pitch + i] = NAMED(sum)(acc[k][i]);
     }
+}
+
+/* The products of ROWS rows with all columns. */
+INLINE void NAMED(project_rows)(const int NARROW, const int ROWS, CUT cut, const REAL *rows,
+                                const REAL *packed, long rank, REAL *At, long pitch) {
+    long k = 0, width = cut.vectors * LANES;
+    for (; k + 4 <= rank; k += 4)
+        NAMED(products)(NARROW, ROWS, 4, cut, rows, packed + k * width, At + k * pitch, pitch);
+    for (; k + 2 <= rank; k += 2)
+        NAMED(products)(NARROW, ROWS, 2, cut, rows, packed + k * width, At + k * pitch, pitch);
+    for (; k < rank; k++)
+        NAMED(products)(NARROW, ROWS, 1, cut, rows, packed + k * width, At + k * pitch, pitch);
 }
 
 /* A' = (Phi_t B)', (rank, pitch), zero behind the last row. */
 INLINE void NAMED(project)(const int NARROW, CUT cut, const REAL *rows, long count,
                            const REAL *packed, long rank, REAL *At, long pitch) {
-    long i = 0, width = cut.vectors * LANES;
-    for (; i + 4 <= count; i += 4) {
-        long k = 0;
-        for (; k + 4 <= rank; k += 4)
-            NAMED(products)(NARROW, 4, 4, cut, rows + i * cut.dim, packed + k * width, At + k * pitch + i, pitch);
-        for (; k + 2 <= rank; k += 2)
-            NAMED(products)(NARROW, 4, 2, cut, rows + i * cut.dim, packed + k * width, At + k * pitch + i, pitch);
-        for (; k < rank; k++)
-            NAMED(products)(NARROW, 4, 1, cut, rows + i * cut.dim, packed + k * width, At + k * pitch + i, pitch);
-    }
+    long i = 0;
+    for (; i + 4 <= count; i += 4)
+        NAMED(project_rows)(NARROW, 4, cut, rows + i * cut.dim, packed, rank, At + i, pitch);
+    for (; i + 2 <= count; i += 2)
+        NAMED(project_rows)(NARROW, 2, cut, rows + i * cut.dim, packed, rank, At + i, pitch);
     for (; i < count; i++)
-        for (long k = 0; k < rank; k++)
-            NAMED(products)(NARROW, 1, 1, cut, rows + i * cut.dim, packed + k * width, At + k * pitch + i, pitch);
+        NAMED(project_rows)(NARROW, 1, cut, rows + i * cut.dim, packed, rank, At + i, pitch);
     for (; i < pitch; i++)
         for (long k = 0; k < rank; k++) At[k * pitch + i] = 0;
 }
@@ -147,6 +154,7 @@ INLINE void NAMED(pull_back)(const int NARROW, CUT cut, const REAL *rows, const 
     memset(g, 0, sizeof(VEC) * cut.vectors);
     long i = count;
     for (; i >= 8; i -= 8) NAMED(add_rows)(NARROW, 8, cut, rows + (i - 8) * cut.dim, e + i - 8, g);
+    for (; i >= 2; i -= 2) NAMED(add_rows)(NARROW, 2, cut, rows + (i - 2) * cut.dim, e + i - 2, g);
     for (; i >= 1; i -= 1) NAMED(add_rows)(NARROW, 1, cut, rows + (i - 1) * cut.dim, e + i - 1, g);
 }
 
@@ -202,9 +210,9 @@ INLINE void NAMED(least_squares_of)(const int NARROW, const REAL *rows, const RE
     CUT cut = NAMED(cut_row)(dim);
     long pitch = (longest + LANES - 1) / LANES * LANES, width = cut.vectors * LANES;
     REAL *packed = scratch, *At = packed + rank * width, *y = At + rank * pitch;
-    REAL *e = y + pitch, *g = e + pitch, *M = g + width;
+    REAL *e = y + pitch, *g = e + pitch, *sums = g + width, *M = sums + rank * width;
     for (long k = 0; k < rank; k++) NAMED(pack)(NARROW, cut, B + k, rank, packed + k * width);
-    memset(grad_t, 0, sizeof(REAL) * rank * dim);
+    memset(sums, 0, sizeof(REAL) * rank * width);
     for (long t = 0; t < n_tasks; t++) {
         long count = offsets[t + 1] - offsets[t], used = (count + LANES - 1) / LANES * LANES;
         const REAL *Phi = rows + offsets[t] * dim;
@@ -223,13 +231,15 @@ INLINE void NAMED(least_squares_of)(const int NARROW, const REAL *rows, const RE
             for (long p = 0; p < rank; p++) s += w[p] * LOAD(At + p * used + i);
             *(VEC *)(e + i) = s;
         }
-        costs[t] = NAMED(dot)(e, e, used);
+        double cost = NAMED(dot)(e, e, used);
         for (long p = 0; p < rank; p++)
-            for (long q = 0; q < rank; q++) costs[t] += w[p] * penalty[p * rank + q] * w[q];
+            for (long q = 0; q < rank; q++) cost += w[p] * penalty[p * rank + q] * w[q];
+        costs[t] = cost;
         NAMED(pull_back)(NARROW, cut, Phi, e, count, g);
         for (long k = 0; k < rank; k++)
-            for (long j = 0; j < dim; j++) grad_t[k * dim + j] += w[k] * g[j];
+            for (long j = 0; j < width; j += LANES) *(VEC *)(sums + k * width + j) += w[k] * LOAD(g + j);
     }
+    for (long k = 0; k < rank; k++) memcpy(grad_t + k * dim, sums + k * width, sizeof(REAL) * dim);
 }
 
 /* Every task's least squares in the span of B, and the half gradient in B.

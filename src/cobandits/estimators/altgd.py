@@ -173,9 +173,7 @@ class _Cost:
     @classmethod
     def of(cls, tasks: TaskData) -> _Cost:
         counts = tasks.counts
-        means = tasks.averages().features
-        squared_means = float(np.sum(means**2 * counts)) / tasks.n_rows
-        square = (float(np.trace(tasks.covariance(means))) + squared_means) / tasks.dim or 1.0
+        square = float(tasks.mean_squares().mean()) or 1.0
         mean_count = tasks.n_rows / tasks.n_tasks
         roots = np.sqrt(np.maximum(counts, 1) / mean_count)
         return cls(

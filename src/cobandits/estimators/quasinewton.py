@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dtrtrs
 
 from cobandits.estimate import Status
 from cobandits.estimators.base import Record
@@ -19,12 +20,12 @@ __all__ = ["Projection", "Scaling", "Solution"]
 Floats = NDArray[np.floating]
 
 _PAIRS = 6  # of L-BFGS
-_FIRST_STEP = 0.8  # of the scaled gradient, before there is a pair
 _LONGEST_STEP = 1.0  # in B, whose columns have norm 1: a longer one may leave the basin
 _SUFFICIENT = 1e-4  # share of the promised fall that a step must give
 _CURVATURE = 1e-10  # least cosine between a step and its change of gradient
 _MOST_TRIALS = 30  # of step lengths
 _STALLED = 1e-6  # share of the cost: a promise below it may be lost in rounding
+_SMALL_MEANS = 0.5  # most that means add to mean squares of 1, in any direction, to be left out
 _LIFT = 1e-10  # of a diagonal, so that a matrix can be inverted
 
 
@@ -68,20 +69,23 @@ class Projection:
         ``B`` is, on the way, the basis for features in units of their root mean square.
         """
         units = self.scaling.units[:, None]  # (d, 1)
-        B = orthonormal(start * units)
+        B = np.ascontiguousarray(orthonormal(start * units))
         fit = self._scaled_fit(B)
-        memory = _Memory()
+        cost = float(fit.costs.sum())
+        memory = _Memory(B.size)
         rounding = self.tasks.rounding
         iteration = 0
 
         def ended(outcome: Literal["converged", "limit", "refused"], message: str) -> Solution:
             basis = orthonormal(B / units)
-            final = self.tasks.least_squares(basis, self.ridge)
             status = Status(outcome=outcome, message=message, iterations=iteration)
+            if fit.determined:
+                weights = basis.T @ (B / units) @ fit.weights
+                return Solution(basis, weights, cost, status, record)
+            final = self.tasks.least_squares(basis, self.ridge)  # of least norm in this basis
             return Solution(basis, final.weights, float(final.costs.sum()), status, record)
 
         while True:
-            cost = float(fit.costs.sum())
             record.note(cost, B / units, fit.weights)
             if cost <= rounding:
                 return ended("converged", "the rows are fitted exactly")
@@ -92,15 +96,15 @@ class Projection:
             if iteration >= iterations:
                 return ended("limit", "raise iterations")
             found = self._search(B, cost, direction, promise)
-            if found is None and memory.pairs:  # once more, along the plain scaled gradient
-                memory = _Memory()
+            if found is None and len(memory.steps):  # once more, along the plain scaled gradient
+                memory = _Memory(B.size)
                 direction, promise = memory.direction(fit.gradient, inverse)
                 found = self._search(B, cost, direction, promise)
             if found is None and promise <= _STALLED * cost:
                 return ended("converged", "the cost is at the limit of its precision")
             if found is None:
                 return ended("refused", "no step lowers the cost; scale the features or set ridge")
-            B_next, fit_next = found
+            B_next, fit_next, cost = found
             memory.add(B_next - B, fit_next.gradient - fit.gradient)
             B, fit, iteration = B_next, fit_next, iteration + 1
 
@@ -108,19 +112,20 @@ class Projection:
         """Return the best weights, their costs and half the gradient, for scaled features."""
         units = self.scaling.units[:, None]
         fit = self.tasks.least_squares(B / units, self.ridge)
-        return fit._replace(gradient=fit.gradient / units)
+        return fit._replace(gradient=np.divide(fit.gradient, units, order="C"))
 
     def _search(
         self, B: Floats, cost: float, direction: Floats, promise: float
-    ) -> tuple[Floats, Fit] | None:
-        """Return the first point along ``direction`` that lowers the cost enough, if any."""
+    ) -> tuple[Floats, Fit, float] | None:
+        """Return the first point along ``direction`` whose cost is enough lower, and its cost."""
         length = 1.0
         for _ in range(_MOST_TRIALS):
             B_next = B + length * direction
             fit = self._scaled_fit(B_next)
-            change = float(fit.costs.sum()) - cost
+            cost_next = float(fit.costs.sum())
+            change = cost_next - cost
             if change <= -_SUFFICIENT * length * promise:
-                return B_next, fit
+                return B_next, fit, cost_next
             # the least point of the parabola through the two costs and the slope
             excess = change + 2 * length * promise if np.isfinite(change) else np.inf
             length *= min(0.5, max(0.1, length * promise / excess))
@@ -130,43 +135,45 @@ class Projection:
 class _Memory:
     """The last pairs of step and change of gradient, and the L-BFGS direction from them."""
 
-    def __init__(self) -> None:
-        self.pairs: list[tuple[Floats, Floats, float]] = []  # s, y, 1 / <s, y>
+    def __init__(self, size: int) -> None:
+        self.steps: Floats = np.empty((0, size))  # (pair, d r), the oldest first
+        self.changes: Floats = np.empty((0, size))
+        self.products: Floats = np.empty((0, 0))  # <step i, change k>, (pair, pair)
 
     def add(self, step: Floats, change: Floats) -> None:
-        s, y = step.ravel(), change.ravel()
-        product = float(s @ y)
-        if product > _CURVATURE * float(np.sqrt((s @ s) * (y @ y))):
-            self.pairs = [*self.pairs[1 - _PAIRS :], (s, y, 1 / product)]
+        s, y = step.reshape(1, -1), change.reshape(1, -1)
+        if np.vdot(s, y) > _CURVATURE * np.sqrt(np.vdot(s, s) * np.vdot(y, y)):
+            self.steps = np.concatenate([self.steps[1 - _PAIRS :], s])
+            self.changes = np.concatenate([self.changes[1 - _PAIRS :], y])
+            self.products = self.steps @ self.changes.T
 
     def direction(self, gradient: Floats, inverse: _Inverse) -> tuple[Floats, float]:
         """Return the step to try and by how much its full length promises to lower the cost."""
-        q = gradient.flatten()
-        shares = []
-        for s, y, over in reversed(self.pairs):
-            share = over * float(s @ q)
-            q -= share * y
-            shares.append(share)
-        p = inverse(q.reshape(gradient.shape)).ravel()
-        if self.pairs:  # the length of the last step, in the metric of the scaling
-            _, y, over = self.pairs[-1]
-            p /= over * float(y @ inverse(y.reshape(gradient.shape)).ravel())
-        else:
-            p *= _FIRST_STEP
-        for (s, y, over), share in zip(self.pairs, reversed(shares), strict=True):
-            p += (share - over * float(y @ p)) * s
+        g = gradient.ravel()
+        p = self._two_loops(g, inverse) if len(self.steps) else inverse(g)
         p *= _LONGEST_STEP / max(float(np.sqrt(p @ p)), _LONGEST_STEP)
-        return -p.reshape(gradient.shape), float(gradient.ravel() @ p)
+        return -p.reshape(gradient.shape), float(g @ p)
+
+    def _two_loops(self, g: Floats, inverse: _Inverse) -> Floats:
+        """Return the two-loop recursion, each loop as the triangular system that it solves."""
+        S, Y, R = self.steps, self.changes, self.products
+        shares = dtrtrs(R, S @ g)[0]
+        p = inverse(g - shares @ Y)
+        # the length that the last step suggests, but none shorter than that of the scaling
+        p *= max(float(R[-1, -1] / (Y[-1] @ inverse(Y[-1]))), 1.0)
+        p += dtrtrs(R, R.diagonal() * shares - Y @ p, trans=1)[0] @ S
+        return p
 
 
 class _Inverse(NamedTuple):
-    """An approximate inverse Hessian: ``G -> C^-1 G (W N W')^-1``."""
+    """An approximate inverse Hessian: ``G -> C^-1 G (W N W')^-1``, from and to (d r,)."""
 
     features: Floats  # (d, d)
     weights: Floats  # (r, r)
 
-    def __call__(self, G: Floats) -> Floats:
-        return self.features @ G @ self.weights
+    def __call__(self, g: Floats) -> Floats:
+        G = g.reshape(len(self.features), -1)
+        return (self.features @ G @ self.weights).ravel()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -185,22 +192,23 @@ class Scaling:
     @classmethod
     def of(cls, tasks: TaskData, ridge: Ridge = 0.0) -> Scaling:
         """Take the moments of the features of all tasks together, with a ridge as if rows."""
-        counts = tasks.counts
-        means, reward_means, products = tasks.averages()
-        C = tasks.covariance(means)
-        squares = np.diagonal(C) + means**2 @ counts / tasks.n_rows
-        units = np.sqrt(np.where(squares > 0, squares, 1.0))
+        counts, averages = tasks.counts, tasks.averages()
+        units = np.sqrt(np.where(averages.squares > 0, averages.squares, 1.0))
+        means = averages.features / units[:, None]
+        between = (means * (counts / tasks.n_rows)) @ means.T
+        small = float(np.linalg.norm(between)) <= _SMALL_MEANS
+        C = tasks.covariance(averages, centred=not small)
         C /= np.outer(units, units)
         C[np.diag_indices(tasks.dim)] += _LIFT + ridge / (counts.mean() * units**2)
-        inverse_root = inverse_cholesky(C)
-        scaled_means = means / units[:, None]
-        C += (scaled_means * (counts / tasks.n_rows)) @ scaled_means.T
+        S = inverse_cholesky(C)
+        if not small:
+            C += between
         return cls(
             counts=counts,
             units=units,
-            moments=products - means * reward_means,
-            inverse_root=inverse_root,
-            inverse_moment=inverse_definite(C),
+            moments=averages.products - averages.features * averages.rewards,
+            inverse_root=S,
+            inverse_moment=S @ S.T if small else inverse_definite(C),
         )
 
     def ridge(self, share: float) -> Floats:
@@ -238,4 +246,4 @@ class Scaling:
         """Return the approximate inverse Hessian at the weights ``W``."""
         weighted = np.asarray(W * self.counts @ W.T, np.float64)  # (r, r)
         weighted.flat[:: len(weighted) + 1] += _LIFT * weighted.trace() or 1.0
-        return _Inverse(self.inverse_moment, inverse_definite(weighted))
+        return _Inverse(self.inverse_moment, np.linalg.inv(weighted))

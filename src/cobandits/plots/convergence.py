@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.plots.style import ink, new_figure, note, style
+from cobandits.plots.labels import label_beside
+from cobandits.plots.style import COLOURS, DASHES, MARKERS, ink, new_figure, note, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["convergence"]
 
 Floats = NDArray[np.floating]
-
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
-_DASHES = ((), (6, 2), (3, 1, 1, 1), (8, 2, 2, 2), (4, 3), (2, 1), (10, 2, 1, 2, 1, 2))
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def convergence(
@@ -62,7 +59,7 @@ def convergence(
         beside["floor"] = _floor(axes, floor)
         _limits(axes, ends)
         _label_ends(axes, ends)
-        _label_beside(axes, beside)
+        label_beside(axes, _heights(axes, beside))
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel("iteration (0 is the start)")
         axes.set_ylabel("relative error of theta")
@@ -76,14 +73,14 @@ def _curve(axes: Axes, trials: Sequence[Floats], index: int) -> tuple[float, flo
     length = max(len(errors) for errors in trials)
     table = np.array([np.pad(errors, (0, length - len(errors)), mode="edge") for errors in trials])
     steps, middle = np.arange(length), np.median(table, axis=0)
-    colour = _COLOURS[index % len(_COLOURS)]
+    colour = COLOURS[index % len(COLOURS)]
     axes.plot(
         steps,
         middle,
         color=colour,
-        marker=_MARKERS[index % len(_MARKERS)],
+        marker=MARKERS[index % len(MARKERS)],
         markevery=np.unique(np.geomspace(1, length, 7).round().astype(int) - 1).tolist(),
-        dashes=_DASHES[index % len(_DASHES)],
+        dashes=DASHES[index % len(DASHES)],
     )
     axes.fill_between(steps, table.min(0), table.max(0), color=colour, alpha=0.15, linewidth=0)
     return float(steps[-1]), float(middle[-1]), colour
@@ -91,8 +88,8 @@ def _curve(axes: Axes, trials: Sequence[Floats], index: int) -> tuple[float, flo
 
 def _level(axes: Axes, errors: Sequence[float], index: int) -> tuple[float, str]:
     """Draw the median and the range over trials across the picture."""
-    colour, middle = _COLOURS[index % len(_COLOURS)], float(np.median(errors))
-    axes.axhline(middle, color=colour, dashes=_DASHES[index % len(_DASHES)], linewidth=1.2)
+    colour, middle = COLOURS[index % len(COLOURS)], float(np.median(errors))
+    axes.axhline(middle, color=colour, dashes=DASHES[index % len(DASHES)], linewidth=1.2)
     axes.axhspan(min(errors), max(errors), color=colour, alpha=0.15, linewidth=0)
     return middle, colour
 
@@ -129,35 +126,10 @@ def _label_ends(axes: Axes, ends: Mapping[str, tuple[float, float, str]]) -> Non
         )
 
 
-def _label_beside(axes: Axes, places: Mapping[str, tuple[float, str]]) -> None:
-    """Name horizontal lines at the right, moved apart where they are close."""
+def _heights(axes: Axes, places: Mapping[str, tuple[float, str]]) -> dict[str, tuple[float, str]]:
+    """Return how high errors are in the picture, from 0 to 1."""
     low, high = np.log(axes.get_ylim())
-    order = sorted(places, key=lambda name: places[name][0])
-    fractions = (np.log([places[name][0] for name in order]) - low) / (high - low)
-    for name, at, label_at in zip(order, fractions, _apart(fractions, 0.05), strict=True):
-        axes.annotate(
-            name,
-            (1.0, at),
-            xytext=(1.035, label_at),
-            xycoords=axes.transAxes,
-            textcoords=axes.transAxes,
-            color=ink(places[name][1]),
-            va="center",
-            arrowprops={"arrowstyle": "-", "color": places[name][1], "shrinkA": 1, "shrinkB": 0},
-        )
-
-
-def _apart(places: Floats, gap: float) -> Floats:
-    """Return the nearest places in the same rising order with at least ``gap`` between them.
-
-    >>> _apart(np.array([0.0, 0.5, 0.5]), 0.2).round(2).tolist()
-    [0.0, 0.4, 0.6]
-    """
-    steps = gap * np.arange(len(places))
-    blocks: list[list[float]] = []  # isotonic regression of what is left without the gaps
-    for value in (places - steps).tolist():
-        blocks.append([value])
-        while len(blocks) > 1 and np.mean(blocks[-2]) > np.mean(blocks[-1]):
-            blocks[-2:] = [blocks[-2] + blocks[-1]]
-    means = np.repeat([np.mean(block) for block in blocks], [len(block) for block in blocks])
-    return np.asarray(means + steps)
+    return {
+        name: (float((np.log(error) - low) / (high - low)), colour)
+        for name, (error, colour) in places.items()
+    }

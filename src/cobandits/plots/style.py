@@ -15,9 +15,26 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["BLUE", "GREY", "VERMILLION", "ink", "new_figure", "note", "save", "style"]
+__all__ = [
+    "BLUE",
+    "COLOURS",
+    "DASHES",
+    "GREY",
+    "MARKERS",
+    "VERMILLION",
+    "ink",
+    "new_figure",
+    "note",
+    "save",
+    "style",
+]
 
 BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "0.45"
+
+# What tells lines apart, in colour and in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
+DASHES = ((), (6, 2), (3, 1, 1, 1), (8, 2, 2, 2), (4, 3), (2, 1), (10, 2, 1, 2, 1, 2))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
@@ -28,9 +45,9 @@ def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def note(axes: Axes, text: str) -> None:
-    """Write a line above the axes that says what is shown."""
-    axes.set_title(text, loc="left", fontsize=8, color=GREY)
+def note(axes: Axes, text: str, *, pad: float | None = None) -> None:
+    """Write a line above the axes, by so many points if given, that says what is shown."""
+    axes.set_title(text, loc="left", fontsize=8, color=GREY, pad=pad)
 
 
 def ink(colour: str) -> tuple[float, float, float]:

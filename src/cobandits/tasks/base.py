@@ -25,11 +25,12 @@ _FREE = 1e-6  # share of the penalty that a constant feature pays
 
 
 class Averages(NamedTuple):
-    """Means over the rows of each task."""
+    """Means over the rows of each task, and of squares over those of all."""
 
     features: Floats  # (d, T)
     rewards: Floats  # (T,)
     products: Floats  # (d, T), of features and reward
+    squares: Floats  # (d,), of each feature over all rows
 
 
 class TaskData(ABC):
@@ -238,7 +239,7 @@ class TaskData(ABC):
 
     @abstractmethod
     def averages(self) -> Averages:
-        """Return each task's means of features, rewards and their products; 0 without rows."""
+        """Return each task's means, 0 without rows, and the features' mean squares."""
 
     @abstractmethod
     def mean_squares(self) -> Floats:
@@ -250,16 +251,18 @@ class TaskData(ABC):
         So their units do not matter. A feature that is constant is an intercept, which a
         ridge should not draw to 0: it counts next to nothing.
         """
-        squares = self.mean_squares()
-        means = self.averages().features @ self.counts / self.n_rows
+        averages = self.averages()
+        squares = averages.squares
+        means = averages.features @ self.counts / self.n_rows
         constant = squares - means**2 <= _CONSTANT * squares
         return np.where(squares > 0, np.where(constant, _FREE, 1.0) * squares, 1.0)
 
     @abstractmethod
-    def covariance(self, means: Floats) -> Floats:
-        """Return the features' covariance around their tasks' ``means``, (d, T), as (d, d).
+    def covariance(self, averages: Averages, *, centred: bool = True) -> Floats:
+        """Return the features' covariance around their tasks' means, (d, d).
 
-        From rows this is an estimate from evenly spread ones, enough to scale features.
+        From rows this is an estimate from evenly spread ones, enough to scale features. If
+        not ``centred``, its correlations may be those around 0, which are quicker to have.
         """
 
     @abstractmethod

@@ -102,7 +102,8 @@ class TaskRows(TaskData):
     def rounding(self) -> float:
         """The total cost that is no more than rounding error."""
         eps = float(np.finfo(self.rows.dtype).eps)
-        return 100 * self.dim * eps**2 * float(self.squares.sum())
+        y = self.rewards.astype(np.float64, copy=False)
+        return 100 * self.dim * eps**2 * float(y @ y)
 
     def folds(self, n_folds: int, rng: np.random.Generator) -> Codes:
         """Deal each task's rows at random to ``n_folds`` hands, as evenly as they go, (n_rows,).
@@ -123,7 +124,8 @@ class TaskRows(TaskData):
 
     def least_squares(self, B: Floats, ridge: kernels.Ridge = 0.0) -> kernels.Fit:
         """Solve every task in the span of ``B``; see :func:`cobandits.kernels.least_squares`."""
-        return kernels.least_squares(self.rows, self.rewards, self.offsets, B, ridge)
+        self._merge()
+        return kernels.least_squares(self._rows, self._rewards, self._offsets, B, ridge)
 
     def residuals(self, Theta: Floats) -> tuple[Floats, NDArray[np.float64]]:
         """Return ``Phi_t'(Phi_t theta_t - y_t)``, (d, T), and squared residuals, (T,)."""
@@ -147,46 +149,44 @@ class TaskRows(TaskData):
         return total
 
     def averages(self) -> Averages:
-        """Return each task's means of features, rewards and their products."""
+        """Return each task's means, 0 without rows, and the features' mean squares."""
         counts = np.maximum(self.counts, 1)
         weights = np.column_stack([np.ones_like(self.rewards), self.rewards])  # (n_rows, 2)
         sums = kernels.pull_backs(self.rows, weights, self.offsets)  # (T, 2, d)
         rewards = np.bincount(self.owners, self.rewards, self.n_tasks)
-        return Averages(sums[:, 0].T / counts, rewards / counts, sums[:, 1].T / counts)
+        return Averages(
+            features=sums[:, 0].T / counts,
+            rewards=rewards / counts,
+            products=sums[:, 1].T / counts,
+            squares=self.mean_squares(),
+        )
 
     def mean_squares(self) -> Floats:
         """Return the mean square of each feature over all rows, (d,)."""
         total = np.einsum("nd,nd->d", self.rows, self.rows, dtype=np.float64)
         return np.asarray(total / self.n_rows)
 
-    def covariance(self, means: Floats) -> Floats:
-        """Return the features' covariance around their tasks' ``means``, (d, T), as (d, d).
+    def covariance(self, averages: Averages, *, centred: bool = True) -> Floats:
+        """Return the features' covariance around their tasks' means, (d, d).
 
         Variances are those of all rows. Correlations are those of evenly spread rows, drawn
         towards 0, so that a feature that is rare or absent there does no harm.
         """
         every = max(1, self.n_rows // (_ROWS_A_FEATURE * self.dim))
-        rows, owners = self.rows[::every], self.owners[::every]
-        C = np.zeros((self.dim, self.dim))
-        buffer = np.empty((max(self.dim, 256), self.dim))
-        for i in range(0, len(rows), len(buffer)):
-            block = slice(i, i + len(buffer))
-            centred = buffer[: len(owners[block])]
-            np.subtract(rows[block], means.T[owners[block]], out=centred)
-            C += centred.T @ centred
+        rows, means = self.rows[::every], averages.features
+        if centred or rows.dtype != np.float64:
+            C = _scatter(rows, means.T, self.owners[::every])
+        else:
+            C = rows.T @ rows
         C /= len(rows)
         sampled = np.diagonal(C).copy()
-        variances = self._variances(means, sampled)
+        exact = averages.squares - means**2 @ self.counts / self.n_rows
+        variances = np.where(exact > _RESOLVED * averages.squares, exact, sampled)
         ratio = np.divide(variances, sampled, out=np.zeros(self.dim), where=sampled > 0)
-        C *= _KEPT * np.sqrt(np.outer(ratio, ratio))
+        scale = np.sqrt(ratio)
+        C *= np.outer(_KEPT * scale, scale)
         np.fill_diagonal(C, variances)
         return C
-
-    def _variances(self, means: Floats, sampled: Floats) -> Floats:
-        """Return the features' variances, (d,), or ``sampled`` where rounding has eaten them."""
-        squares = self.mean_squares()
-        exact = squares - means**2 @ self.counts / self.n_rows
-        return np.where(exact > _RESOLVED * squares, exact, sampled)
 
     def gram(self) -> Floats:
         """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
@@ -210,6 +210,19 @@ class TaskRows(TaskData):
         statistics = TaskStatistics(self.dim, self.feature_names)
         statistics._append(self.rows, self.rewards, self.owners, self.labels)
         return statistics
+
+
+def _scatter(rows: Floats, means: Floats, owners: Codes) -> Floats:
+    """Return the sum of ``v v'`` over rows around their tasks' ``means``, (T, d), as (d, d)."""
+    d = rows.shape[1]
+    total = np.zeros((d, d))
+    buffer = np.empty((max(d, 256), d))
+    for i in range(0, len(rows), len(buffer)):
+        block = slice(i, i + len(buffer))
+        centred = buffer[: len(owners[block])]
+        np.subtract(rows[block], means[owners[block]], out=centred)
+        total += centred.T @ centred
+    return total
 
 
 def _sorting(codes: Codes) -> Codes | None:

@@ -114,19 +114,23 @@ class TaskStatistics(TaskData):
         return self._squared_moment
 
     def averages(self) -> Averages:
-        """Return each task's means of features, rewards and their products."""
+        """Return each task's means, 0 without rows, and the features' mean squares."""
         counts = np.maximum(self._part("counts"), 1)
-        sums = (self._part(name).T for name in ("feature_sums", "reward_sums", "moments"))
-        return Averages(*(total / counts for total in sums))
+        return Averages(
+            features=self._part("feature_sums").T / counts,
+            rewards=self._part("reward_sums") / counts,
+            products=self._part("moments").T / counts,
+            squares=self.mean_squares(),
+        )
 
     def mean_squares(self) -> Floats:
         """Return the mean square of each feature over all rows, (d,)."""
         total = np.einsum("tdd->d", self._part("grams"))
         return np.asarray(total / max(1, self.n_rows))
 
-    def covariance(self, means: Floats) -> Floats:
-        """Return the features' covariance around their tasks' ``means``, (d, T), as (d, d)."""
-        gram = self.gram()
+    def covariance(self, averages: Averages, *, centred: bool = True) -> Floats:
+        """Return the features' covariance around their tasks' means, (d, d)."""
+        gram, means = self.gram(), averages.features
         C = gram - (means * self._part("counts")) @ means.T
         np.fill_diagonal(C, np.maximum(np.diagonal(C), _RESOLVED * np.diagonal(gram)))
         return np.asarray(C / max(1, self.n_rows))

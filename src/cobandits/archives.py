@@ -1,0 +1,84 @@
+"""Files of named arrays and a header: versioned, without pickle, whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.errors import ModelFileError
+from cobandits.files import write_whole
+
+__all__ = ["Archive", "Arrays", "Header"]
+
+Arrays = dict[str, NDArray[Any]]
+Header = dict[str, Any]
+Content = TypeVar("Content")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive:
+    """A kind of file: what it holds, its version, and how to get a new one.
+
+    >>> import tempfile
+    >>> kind = Archive(holds="example", version=1, advice="make it again")
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path = Path(directory, "one")
+    ...     kind.save(path, {"name": "a"}, {"x": np.arange(3)})
+    ...     kind.load(path, lambda header, arrays: (header["name"], arrays["x"].tolist()))
+    ('a', [0, 1, 2])
+    """
+
+    holds: str
+    version: int
+    advice: str
+
+    @property
+    def format(self) -> str:
+        """What the header says that the file is."""
+        return f"cobandits-{self.holds}"
+
+    def save(self, path: str | Path, header: Header, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Write a header that JSON can hold, and arrays."""
+        known = {"format": self.format, "version": self.version, "arrays": list(arrays)}
+        text = json.dumps({**known, **header}).encode()
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, header=np.frombuffer(text, np.uint8), **arrays)
+        write_whole(Path(path), buffer.getvalue())
+
+    def load(self, path: str | Path, make: Callable[[Header, Arrays], Content]) -> Content:
+        """Read what :meth:`save` wrote, and return what ``make`` makes of it."""
+        path = Path(path)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise ModelFileError(f"there is no file {path}; check the path") from None
+        except OSError as error:
+            raise ModelFileError(f"{path} cannot be read ({error.strerror}); check it") from error
+        try:
+            return make(*self._parsed(content))
+        except ModelFileError as error:
+            raise ModelFileError(f"{path} {error}") from None
+        except Exception as error:  # damaged bytes make zipfile, NumPy and json raise many kinds
+            raise ModelFileError(
+                f"{path} is not a whole cobandits {self.holds} ({type(error).__name__}); "
+                f"it may be truncated or of another program: {self.advice}"
+            ) from error
+
+    def _parsed(self, content: bytes) -> tuple[Header, Arrays]:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(arrays["header"].tobytes())
+        found = header["format"], header["version"]
+        if found != (self.format, self.version):
+            raise ModelFileError(
+                f"has format {found[0]!r} version {found[1]!r}; this release reads "
+                f"{self.format!r} version {self.version}: upgrade cobandits, or {self.advice}"
+            )
+        return header, {name: arrays[name] for name in header["arrays"]}

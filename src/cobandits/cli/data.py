@@ -1,0 +1,70 @@
+"""``cobandits data``: the data sets that environments can use."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from cobandits import datasets
+from cobandits.discovery import pick
+
+__all__ = ["data"]
+
+_WIDTH = 80  # where the output is not a terminal
+
+data = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="List the data sets that environments can use, and fetch MNIST.",
+)
+
+
+@data.command("list")
+def show() -> None:
+    """List the data sets, and which of them can be used now."""
+    console = Console(highlight=False)
+    console.width = max(_WIDTH, console.width) if sys.stdout.isatty() else _WIDTH
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("name", no_wrap=True)
+    for name in ("rows", "features", "classes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("source", no_wrap=True)
+    table.add_column("there now")
+    for name, (rows, features, classes, source) in datasets.KNOWN.items():
+        table.add_row(name, f"{rows:,}", str(features), str(classes), source, _state(name))
+    console.print(table)
+
+
+def _state(name: str) -> str:
+    if datasets.is_there(name):
+        return "yes"
+    if name != "mnist":
+        return "no; extra sklearn"
+    damaged = datasets.mnist_path().is_file()
+    return "damaged; fetch it" if damaged else "no; fetch it"
+
+
+@data.command(no_args_is_help=True)
+def fetch(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help=f"One of {', '.join(datasets.KNOWN)}.")
+    ],
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", help="Fetch it again, even if it is there.")
+    ] = False,
+) -> None:
+    """Fetch a data set into the user's cache; COBANDITS_CACHE names another directory."""
+    pick("data set", name, datasets.KNOWN)
+    if name != "mnist":
+        datasets.builtin(name)
+        print(f"{name} is there already: it comes with scikit-learn")
+        return
+    source = datasets.fetch_mnist(force=force)
+    path = datasets.mnist_path()
+    print(f"mnist is there already: {path}" if source is None else f"from {source}: {path}")

@@ -1,0 +1,201 @@
+"""``cobandits simulate``: policies side by side on the same rounds."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cobandits import environments, policies
+from cobandits.cli.results import report
+from cobandits.discovery import pick
+from cobandits.errors import ConfigurationError
+from cobandits.lab import Candidate, Experiment, told_rank
+
+__all__ = ["simulate"]
+
+Scalar = str | int | float | bool | None
+
+_POLICIES = ("lrrl", "moments", "thompson", "ridge", "random")
+_DEFAULTS: dict[str, dict[str, Scalar]] = {"synthetic": {"dim": 100, "n_tasks": 50, "rank": 4}}
+_LATE = 0.2  # the share of tasks that joins at half time
+_OPTIONS = {"n_tasks": "tasks", "n_arms": "arms", "late": "late-tasks", "replaced": "drift"}
+
+
+def simulate(
+    *,
+    env: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help=f"Where rounds come from: {', '.join(environments.available())}."
+        ),
+    ] = "synthetic",
+    rounds: Annotated[int, typer.Option(min=1, metavar="INT", help="Rounds, N.")] = 200,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:KEY=VALUE,..]",
+            help=f"One of {', '.join(policies.available())}, and its parameters; may be repeated. "
+            f"If not given: {', '.join(_POLICIES)}.",
+        ),
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(min=1, metavar="INT", help="How often tasks and rounds are drawn.")
+    ] = 3,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="INT", help="The same seed gives the same results.")
+    ] = 0,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Tune what is not given, on trials of their own.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, metavar="INT", help="Processes to run in.")] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line, for each trial.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Draw the regret by round into DIR.")
+    ] = None,
+    rank: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="INT", help="Rank that policies are told, r; of theta (synthetic)."
+        ),
+    ] = None,
+    tasks: Annotated[int | None, typer.Option(metavar="INT", help="Tasks, T.")] = None,
+    dim: Annotated[
+        int | None, typer.Option(metavar="INT", help="Features of an arm, d (synthetic).")
+    ] = None,
+    arms: Annotated[
+        int | None, typer.Option(metavar="INT", help="Arms to choose among, K (synthetic).")
+    ] = None,
+    noise_std: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Standard deviation of the noise."),
+    ] = None,
+    condition: Annotated[
+        float | None, typer.Option(metavar="X", help="Condition number of theta (synthetic).")
+    ] = None,
+    correlation: Annotated[
+        float | None, typer.Option(metavar="X", help="Of neighbouring features (synthetic).")
+    ] = None,
+    shift: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Mean of each arm, in standard deviations (synthetic)."),
+    ] = None,
+    turn: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Radians that the basis turns in a round (synthetic)."),
+    ] = None,
+    unrelated: Annotated[
+        bool, typer.Option("--unrelated", help="Tasks have no common basis (synthetic).")
+    ] = False,
+    late_tasks: Annotated[
+        bool,
+        typer.Option("--late-tasks", help="A fifth of the tasks joins at half time (synthetic)."),
+    ] = False,
+    drift: Annotated[
+        bool, typer.Option("--drift", help="The basis is replaced at half time (synthetic).")
+    ] = False,
+    unequal: Annotated[
+        bool, typer.Option("--unequal", help="Tasks ask at rates of their own (synthetic).")
+    ] = False,
+    dataset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A known dataset (classification).")
+    ] = None,
+    file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Rows (classification) or a log (replay).")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The class of a row (classification).")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The task of a row (classification).")
+    ] = None,
+    intercept: Annotated[
+        bool, typer.Option("--intercept", help="Add a feature that is 1, where there is none.")
+    ] = False,
+) -> None:
+    """Compare policies on the same rounds, and report their regret."""
+    given: dict[str, Scalar] = {
+        "dim": dim,
+        "n_tasks": tasks,
+        "rank": rank,
+        "n_arms": arms,
+        "noise_std": noise_std,
+        "condition": condition,
+        "correlation": correlation,
+        "shift": shift,
+        "turn": turn,
+        "unrelated": unrelated or None,
+        "late": _LATE if late_tasks else None,
+        "replaced": drift or None,
+        "unequal": unequal or None,
+        "dataset": dataset,
+        "file": file,
+        "label": label,
+        "group": group,
+        "intercept": intercept or None,
+    }
+    parameters = _environment_parameters(env, given)
+    experiment = Experiment(
+        environment=env,
+        environment_parameters=parameters,
+        candidates=tuple(_candidate(text) for text in policy or _POLICIES),
+        rounds=rounds,
+        trials=trials,
+        seed=seed,
+        rank=told_rank(env, parameters) if rank is None or "rank" in parameters else rank,
+        tune=tune,
+    )
+    report(experiment, jobs=jobs, as_json=as_json, plot=plot)
+
+
+def _environment_parameters(env: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Return the options that were given and the defaults; refuse what an environment has not."""
+    known = set(inspect.signature(pick("environment", env, environments.available())).parameters)
+    chosen = {key: value for key, value in given.items() if value is not None}
+    if "rank" not in known:
+        chosen.pop("rank", None)  # only policies are told it
+    if unknown := [_option(key) for key in chosen if key not in known]:
+        has = ", ".join(_option(key) for key in given if key in known)
+        raise ConfigurationError(
+            f"the environment {env} has no {', '.join(unknown)}; it has: {has or 'no options'}"
+        )
+    return {**_DEFAULTS.get(env, {}), **chosen}
+
+
+def _option(parameter: str) -> str:
+    return "--" + _OPTIONS.get(parameter, parameter).replace("_", "-")
+
+
+def _candidate(text: str) -> Candidate:
+    """Read a policy as it is given: ``name`` or ``name:key=value,key=value``.
+
+    >>> _candidate("thompson:scale=0.01,ridge=1").parameters
+    {'scale': 0.01, 'ridge': 1}
+    """
+    name, _, rest = text.partition(":")
+    parameters: dict[str, Scalar] = {}
+    for part in rest.split(",") if rest else ():
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not (key and equals and value):
+            raise ConfigurationError(
+                f"cannot read {part!r} of --policy {text}; write name:key=value,key=value"
+            )
+        if key in parameters:
+            raise ConfigurationError(f"--policy {text} gives {key} twice")
+        parameters[key] = _value(value)
+    return Candidate(name=name, label=text, parameters=parameters)
+
+
+def _value(text: str) -> Scalar:
+    """Return a text as the number, true or false that it says, else as it is."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, (int, float, bool)) else text

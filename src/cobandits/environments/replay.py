@@ -1,0 +1,121 @@
+"""A log as an environment: for policies that learn while they are evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.decisions import Round
+from cobandits.errors import ConfigurationError
+from cobandits.logs import Log
+from cobandits.randomness import stream
+
+__all__ = ["Replay"]
+
+Floats = NDArray[np.floating]
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """The requests of a log, in their order; only what was chosen then pays.
+
+    Where a policy decides as the log did, it gets the reward and learns from it; where it
+    decides otherwise, the reward is not known and nothing happens. Over a log whose arms were
+    chosen at random, all equally likely, the mean of the rewards that came is an unbiased estimate
+    of the policy's own (Li et al. 2011, Algorithm 3). Of any other log a decision of probability
+    ``p`` only pays with probability ``p_min / p``, where ``p_min`` is the least in the log: what
+    is left is as if all arms had been equally likely.
+
+    Consecutive requests of different tasks are one round. Means are not known, so regret is
+    NaN; there are no more rounds than the log has.
+
+    Parameters
+    ----------
+    log : Log
+        What to replay; or
+    file : str or Path
+        where it was saved.
+
+    Examples
+    --------
+    >>> log = Log(
+    ...     tasks=[0, 1, 0],
+    ...     arms=np.ones((3, 2, 4)),
+    ...     chosen=[1, 0, 0],
+    ...     probabilities=[0.5, 0.5, 0.5],
+    ...     rewards=[7.0, 8.0, 9.0],
+    ... )
+    >>> first, second = Replay(log=log).rounds(9, seed=0)
+    >>> first.tasks.tolist(), first.rewards.tolist(), second.rewards.tolist()
+    ([0, 1], [[nan, 7.0], [8.0, nan]], [[9.0, nan]])
+    """
+
+    name: ClassVar[str] = "replay"
+
+    log: Log | None = None
+    file: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.log is None) == (self.file is None):
+            raise ConfigurationError("replay needs a log or the file of one: give one of the two")
+
+    @property
+    def dim(self) -> int:
+        """Features of an arm, d."""
+        return self._logged.dim
+
+    @property
+    def n_tasks(self) -> int:
+        """Tasks in the log, T."""
+        return self._logged.n_tasks
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the rewards within tasks: that of the noise is not above it."""
+        codes, y = self._logged.codes, self._logged.rewards
+        counts = np.maximum(np.bincount(codes), 1)
+        deviations = y - (np.bincount(codes, y) / counts)[codes]
+        return float(np.sqrt(np.mean(deviations**2)))
+
+    @property
+    def paying(self) -> Floats:
+        """With which probability each decision of the log pays at all, (n,)."""
+        p = self._logged.probabilities
+        return np.asarray(p.min() / p)
+
+    def rounds(self, n_rounds: int, *, seed: int, trial: int = 0) -> Iterator[Round]:
+        """Return the first rounds of the log; seed and trial rule which decisions pay."""
+        log = self._logged
+        pays = stream(seed, "replay", trial).random(len(log)) < self.paying
+        for first, last in _bounds(log.codes, n_rounds):
+            n = np.arange(first, last)
+            unknown = np.full((len(n), log.n_arms), np.nan)
+            rewards = unknown.copy()
+            rewards[n - first, log.chosen[n]] = np.where(pays[n], log.rewards[n], np.nan)
+            yield Round(tasks=log.codes[n], arms=log.arms[n], means=unknown, rewards=rewards)
+
+    @cached_property
+    def _logged(self) -> Log:
+        return Log.load(str(self.file)) if self.log is None else self.log
+
+
+def _bounds(codes: Codes, n_rounds: int) -> Iterator[tuple[int, int]]:
+    """Yield the first and last of each run of decisions in which no task comes twice."""
+    first, met = 0, set[int]()
+    for n, code in enumerate(codes.tolist()):
+        if n_rounds < 1:
+            return
+        if code in met:
+            yield first, n
+            n_rounds -= 1
+            first, met = n, set()
+        met.add(code)
+    if n_rounds > 0:
+        yield first, len(codes)

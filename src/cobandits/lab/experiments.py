@@ -1,0 +1,223 @@
+"""What is compared with what: an experiment, from code or from a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cobandits import environments
+from cobandits.errors import ConfigurationError
+from cobandits.lab.cells import Cell, Parameters, make_policy
+
+__all__ = ["Candidate", "Experiment", "read_experiment", "told_rank"]
+
+_RANK = 4  # what policies are told where nobody knows the rank
+
+_KEYS = ("name", "rounds", "trials", "seed", "rank", "tune", "environment", "policy")
+_KINDS: dict[str, type] = {
+    "name": str,
+    "rounds": int,
+    "trials": int,
+    "seed": int,
+    "rank": int,
+    "tune": bool,
+    "environment": dict,
+    "policy": list,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A policy of an experiment, its parameters, and what it is called in the results."""
+
+    name: str
+    label: str
+    parameters: Parameters = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """Policies on the same rounds of one environment, in each of the trials.
+
+    Parameters
+    ----------
+    rank : int, optional
+        What policies are told; the environment's own rank, if it has one, where not given.
+    tune : bool
+        Whether parameters that are not given are tuned, on trials of their own.
+
+    Examples
+    --------
+    >>> experiment = Experiment(
+    ...     environment="synthetic",
+    ...     environment_parameters={"dim": 5, "n_tasks": 3, "rank": 1},
+    ...     candidates=(Candidate(name="ridge", label="ridge"),),
+    ...     rounds=20,
+    ...     trials=2,
+    ... )
+    >>> [str(cell) for cell in experiment.cells()]
+    ['ridge on synthetic, trial 0', 'ridge on synthetic, trial 1']
+    """
+
+    name: str = ""
+    environment: str
+    environment_parameters: Parameters = field(default_factory=dict)
+    candidates: tuple[Candidate, ...]
+    rounds: int
+    trials: int = 1
+    seed: int = 0
+    rank: int | None = None
+    tune: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("rounds", 1), ("trials", 1), ("seed", 0)):
+            if getattr(self, name) < least:
+                raise ConfigurationError(
+                    f"{name} must be at least {least}, got {getattr(self, name)}"
+                )
+        labels = [candidate.label for candidate in self.candidates]
+        if not labels:
+            raise ConfigurationError("an experiment needs at least one policy")
+        if twice := sorted({label for label in labels if labels.count(label) > 1}):
+            raise ConfigurationError(
+                f"two policies are called {', '.join(twice)}; give one of them a label of its own"
+            )
+
+    def cells(self, trials: Sequence[int] | None = None) -> list[Cell]:
+        """Return the cells: all policies of a trial, then those of the next one."""
+        numbers = range(self.trials) if trials is None else trials
+        return [self._cell(one, trial) for trial in numbers for one in self.candidates]
+
+    def check(self) -> None:
+        """Make the environment and every policy once, so that errors come before work."""
+        environment = environments.make(self.environment, self.environment_parameters)
+        for candidate in self.candidates:
+            make_policy(self._cell(candidate, 0), environment)
+
+    @property
+    def setting(self) -> str:
+        """What the rounds are like, in a line."""
+        said = [
+            key if value is True else f"{key} {value}"
+            for key, value in self.environment_parameters.items()
+        ]
+        return ", ".join([self.environment, *said])
+
+    def _cell(self, candidate: Candidate, trial: int) -> Cell:
+        return Cell(
+            environment=self.environment,
+            environment_parameters=self.environment_parameters,
+            policy=candidate.name,
+            policy_parameters=candidate.parameters,
+            rank=self.rank,
+            rounds=self.rounds,
+            seed=self.seed,
+            trial=trial,
+        )
+
+
+def told_rank(environment: str, parameters: Parameters) -> int | None:
+    """Return what policies are told where nothing is said: 4 or the most there can be.
+
+    None if the environment has a rank of its own.
+
+    >>> told_rank("synthetic", {"dim": 9, "n_tasks": 8, "rank": 7}) is None
+    True
+    """
+    made = environments.make(environment, parameters)
+    return None if hasattr(made, "rank") else min(_RANK, made.dim, made.n_tasks)
+
+
+def read_experiment(path: str | Path) -> Experiment:
+    r"""Read an experiment from a TOML file.
+
+    The file has ``rounds``, and may have ``name``, ``trials``, ``seed``, ``rank`` and ``tune``;
+    a table ``[environment]`` and for each policy a table ``[[policy]]``, both with a ``name``
+    and parameters. A policy may have a ``label``.
+
+    >>> import tempfile
+    >>> text = "rounds = 9\npolicy = [{name = 'ridge'}]\nenvironment = {name = 'digits'}"
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path = Path(directory, "one.toml")
+    ...     _ = path.write_text(text)
+    ...     read_experiment(path).candidates
+    (Candidate(name='ridge', label='ridge', parameters={}),)
+    """
+    path = Path(path)
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path} is no text in UTF-8") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path} is no TOML: {error}") from error
+    try:
+        return _experiment(content, path.stem)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _experiment(content: Mapping[str, Any], name: str) -> Experiment:
+    _check_keys(content)
+    environment = _named(content["environment"], "[environment]")
+    tables = [_named(table, "[[policy]]") for table in content["policy"]]
+    parameters = _parameters(environment, "name")
+    scalars = {key: content[key] for key in _KEYS[:-2] if key in content}
+    if "rank" not in scalars:
+        scalars["rank"] = told_rank(environment["name"], parameters)
+    return Experiment(
+        **{"name": name, **scalars},
+        environment=environment["name"],
+        environment_parameters=parameters,
+        candidates=tuple(_candidate(table) for table in tables),
+    )
+
+
+def _check_keys(content: Mapping[str, Any]) -> None:
+    if unknown := sorted(set(content) - set(_KEYS)):
+        raise ConfigurationError(f"no key {', '.join(unknown)}; choose from {', '.join(_KEYS)}")
+    if missing := [key for key in ("rounds", "environment", "policy") if key not in content]:
+        raise ConfigurationError(f"{', '.join(missing)} must be given")
+    for key, value in content.items():
+        kind = _KINDS[key]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise ConfigurationError(f"{key} must be {_words(kind)}, got {value!r}")
+
+
+def _words(kind: type) -> str:
+    return {
+        str: "a text",
+        int: "a whole number",
+        bool: "true or false",
+        dict: "a table, [environment]",
+        list: "a list of tables, each [[policy]]",
+    }[kind]
+
+
+def _named(table: object, where: str) -> dict[str, Any]:
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise ConfigurationError(f"{where} must have a name, a text")
+    return table
+
+
+def _candidate(table: Mapping[str, Any]) -> Candidate:
+    label = table.get("label", table["name"])
+    if not isinstance(label, str):
+        raise ConfigurationError(f"the label of a policy must be a text, got {label!r}")
+    return Candidate(
+        name=table["name"], label=label, parameters=_parameters(table, "name", "label")
+    )
+
+
+def _parameters(table: Mapping[str, Any], *without: str) -> Parameters:
+    parameters = {key: value for key, value in table.items() if key not in without}
+    for key, value in parameters.items():
+        if not isinstance(value, (str, int, float)):
+            raise ConfigurationError(
+                f"{key} must be a number, a text, true or false, got {value!r}"
+            )
+    return parameters

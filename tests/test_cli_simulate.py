@@ -1,0 +1,412 @@
+"""``cobandits simulate`` and ``cobandits run``: what they print, draw and refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pytest
+
+from cobandits.cli import main
+from cobandits.cli.standings import print_standings
+from cobandits.environments import Synthetic
+from cobandits.lab import Cell, read_experiment
+from cobandits.lab import run as run_cell
+from cobandits.logs import Log
+from cobandits.policies import Ridge, available
+from cobandits.simulate import simulate
+from cobandits.traces import FitNote, Trace
+
+KEYS = {
+    "policy",
+    "label",
+    "parameters",
+    "environment",
+    "environment_parameters",
+    "rank",
+    "rounds",
+    "seed",
+    "trial",
+    "regret_per_task",
+    "mean_reward",
+    "decisions",
+    "fits",
+    "error",
+    "distance",
+    "seconds",
+    "seconds_deciding",
+    "seconds_learning",
+    "identity",
+}
+SIZE = ("--dim", 8, "--tasks", 6, "--rank", 2, "--noise-std", 0.1)
+SMALL = ("simulate", *SIZE, "--rounds", 12, "--seed", 3)
+EXAMPLE = Path(__file__).parents[1] / "examples" / "experiment.toml"
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        def refuse(text: str) -> float:
+            raise AssertionError(f"{text} is no JSON")
+
+        return [json.loads(line, parse_constant=refuse) for line in self.out.splitlines()]
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def go(*arguments: object) -> Result:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        assert isinstance(ended.value.code, int)
+        return Result(ended.value.code, *capsys.readouterr())
+
+    return go
+
+
+def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {key: value for key, value in record.items() if not key.startswith("seconds")}
+        for record in records
+    ]
+
+
+# ---- JSON lines
+
+
+@pytest.mark.parametrize("name", available())
+def test_every_policy_runs(name: str, run: Run) -> None:
+    result = run(*SMALL, "--policy", name, "--trials", 1, "--json")
+    assert result.code == 0, result.err
+    assert result.err == ""
+    (record,) = result.records
+    assert set(record) == KEYS
+    assert record["policy"] == record["label"] == name
+    assert record["decisions"] == 6 * 12
+    assert record["regret_per_task"] >= 0
+    assert record["seconds"] == record["seconds_deciding"] + record["seconds_learning"]
+    assert (record["error"] is None) == (record["fits"] == 0)
+
+
+def test_the_figures_are_those_of_the_library(run: Run) -> None:
+    command = (*SMALL, "--policy", "ridge:ridge=0.5", "--trials", 2, "--json")
+    environment = Synthetic(dim=8, n_tasks=6, rank=2, noise_std=0.1)
+    for trial, record in enumerate(run(*command).records):
+        policy = Ridge(dim=8, n_tasks=6, ridge=0.5)
+        trace = simulate(policy, environment, 12, 3, trial=trial)
+        assert record["trial"] == trial
+        assert record["regret_per_task"] == trace.regret_per_task
+        assert record["mean_reward"] == trace.mean_reward
+
+
+def test_the_line_says_how_to_run_it_again(run: Run) -> None:
+    record = run(*SMALL, "--policy", "thompson:scale=0.3", "--trials", 2, "--json").records[1]
+    cell = Cell(
+        environment=record["environment"],
+        environment_parameters=record["environment_parameters"],
+        policy=record["policy"],
+        policy_parameters=record["parameters"],
+        rank=record["rank"],
+        rounds=record["rounds"],
+        seed=record["seed"],
+        trial=record["trial"],
+    )
+    assert cell.identity == record["identity"]
+    assert run_cell(cell).regret_per_task == record["regret_per_task"]
+
+
+def test_lines_do_not_depend_on_the_processes(run: Run) -> None:
+    names = ("--policy", "lrrl:estimator=fast", "--policy", "thompson")
+    command = (*SMALL, *names, "--trials", 2, "--json")
+    alone, again, beside = (
+        timeless(run(*command, *more).records) for more in ((), (), ("--jobs", 2))
+    )
+    assert alone == again == beside
+    assert [(line["trial"], line["policy"]) for line in alone] == [
+        (0, "lrrl"),
+        (0, "thompson"),
+        (1, "lrrl"),
+        (1, "thompson"),
+    ]
+    assert len({line["identity"] for line in alone}) == 4
+
+
+def test_without_policies_the_five_usual_ones_run(run: Run) -> None:
+    records = run(*SMALL, "--trials", 1, "--json").records
+    assert [record["policy"] for record in records] == [
+        "lrrl",
+        "moments",
+        "thompson",
+        "ridge",
+        "random",
+    ]
+
+
+def test_without_sizes_they_are_the_papers(run: Run) -> None:
+    command = ("simulate", "--rounds", 2, "--trials", 1, "--policy", "random", "--json")
+    (record,) = run(*command).records
+    assert record["environment_parameters"] == {"dim": 100, "n_tasks": 50, "rank": 4}
+    assert record["decisions"] == 100
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--arms", 3), {"n_arms": 3}),
+        (("--condition", 5), {"condition": 5.0}),
+        (("--correlation", 0.5), {"correlation": 0.5}),
+        (("--shift", 2), {"shift": 2.0}),
+        (("--turn", 0.1), {"turn": 0.1}),
+        (("--unrelated",), {"unrelated": True}),
+        (("--late-tasks",), {"late": 0.2}),
+        (("--drift",), {"replaced": True}),
+        (("--unequal",), {"unequal": True}),
+    ],
+)
+def test_each_option_reaches_the_environment(
+    options: tuple[object, ...], expected: dict[str, object], run: Run
+) -> None:
+    command = (*SMALL, "--policy", "ridge", "--trials", 1, "--json")
+    (record,), (plain,) = run(*command, *options).records, run(*command).records
+    assert record["environment_parameters"] == {**plain["environment_parameters"], **expected}
+    assert record["regret_per_task"] != plain["regret_per_task"]
+
+
+def test_parameters_are_numbers_words_and_truths(run: Run) -> None:
+    text = "lrrl:schedule=grid,memory=all,estimator=fast,rank=1"
+    (record,) = run(*SMALL, "--policy", text, "--trials", 1, "--json").records
+    assert record["label"] == text
+    assert record["parameters"] == {
+        "schedule": "grid",
+        "memory": "all",
+        "estimator": "fast",
+        "rank": 1,
+    }
+
+
+def test_tuned_parameters_are_in_the_line(run: Run) -> None:
+    command = (*SMALL, "--policy", "ridge", "--policy", "random", "--trials", 1, "--tune", "--json")
+    ridge, random = run(*command).records
+    assert ridge["parameters"]["ridge"] in Ridge.grid["ridge"]
+    assert ridge["trial"] == 0
+    assert random["parameters"] == {}
+
+
+# ---- other environments
+
+
+def test_digits_have_a_rank_that_policies_are_told(run: Run) -> None:
+    command = ("simulate", "--env", "digits", "--rounds", 4, "--trials", 1, "--json")
+    full, few = (
+        run(*command, "--policy", "lrrl", *more).records[0]
+        for more in ((), ("--tasks", 3, "--intercept"))
+    )
+    assert full["rank"] == 4
+    assert full["decisions"] == 4 * 45
+    assert full["error"] is None
+    assert few["rank"] == 3
+    assert few["environment_parameters"] == {"n_tasks": 3, "intercept": True}
+    assert run(*command, "--policy", "lrrl", "--rank", 2).records[0]["rank"] == 2
+
+
+def test_who_needs_a_true_basis_says_so(run: Run) -> None:
+    result = run("simulate", "--env", "digits", "--rounds", 4, "--policy", "subspace-oracle")
+    assert result.code == 2
+    assert "subspace-oracle on digits, trial 0: this environment has no true basis" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_tables_can_be_classified(run: Run, tmp_path: Path) -> None:
+    command = ("simulate", "--env", "classification", "--rounds", 5, "--trials", 1, "--json")
+    (iris,) = run(*command, "--dataset", "iris", "--policy", "ridge").records
+    assert iris["decisions"] == 3 * 5
+    rng = np.random.default_rng(0)
+    rows = {"x": rng.standard_normal(40), "kind": ["a", "b"] * 20, "town": ["u"] * 20 + ["v"] * 20}
+    pl.DataFrame(rows).write_csv(tmp_path / "rows.csv")
+    file = ("--file", tmp_path / "rows.csv", "--label", "kind", "--group", "town")
+    (own,) = run(*command, *file, "--policy", "ridge").records
+    assert own["decisions"] == 2 * 5
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    rng, n = np.random.default_rng(0), 60
+    Log(
+        tasks=np.arange(n) % 3,
+        arms=rng.standard_normal((n, 2, 4)),
+        chosen=rng.integers(2, size=n),
+        probabilities=np.full(n, 0.5),
+        rewards=rng.standard_normal(n),
+    ).save(tmp_path / "log")
+    return tmp_path / "log"
+
+
+def test_a_log_is_replayed_for_its_rewards(run: Run, log: Path, tmp_path: Path) -> None:
+    command = ("simulate", "--env", "replay", "--file", log, "--rounds", 20, "--trials", 2)
+    names = ("--policy", "ridge", "--policy", "random")
+    records = run(*command, *names, "--json").records
+    assert all(record["regret_per_task"] is None for record in records)
+    assert all(np.isfinite(record["mean_reward"]) for record in records)
+    table = run(*command, *names, "--plot", tmp_path / "pictures")
+    assert table.code == 0
+    assert "mean reward" in table.out
+    assert "nan" not in table.out
+    assert "nobody knows the regret in replay" in table.err
+    refused = run(*command, *names, "--tune")
+    assert refused.code == 2
+    assert "ridge cannot be tuned" in refused.err
+
+
+# ---- the table
+
+
+def test_the_table_is_sorted_by_regret(run: Run) -> None:
+    names = ("oracle", "ridge", "random")
+    chosen = [part for name in reversed(names) for part in ("--policy", name)]
+    result = run(*SMALL, "--rounds", 60, *chosen, "--trials", 3)
+    assert result.code == 0
+    lines = result.out.splitlines()
+    assert "regret a task" in lines[0]
+    assert [line.split()[0] for line in lines[1:4]] == list(names)
+    assert "best" in lines[1]
+    assert all("±" in line and "+" in line for line in lines[2:4])
+    assert "3 trials" in result.out
+    assert max(map(len, lines)) <= 80
+    one = run(*SMALL, *chosen, "--trials", 1)
+    assert "±" not in one.out
+
+
+def traces(*regrets: float, fits: tuple[FitNote, ...] = ()) -> list[Trace]:
+    """Return a trace of one task and one round for each regret."""
+    return [
+        Trace(
+            policy="any",
+            regret=np.array([[value]]),
+            asked=np.array([2]),
+            rewards=np.array([1.0]),
+            rewarded=np.array([1]),
+            fits=fits,
+            seconds_deciding=1e-5,
+            seconds_learning=2.0,
+        )
+        for value in regrets
+    ]
+
+
+def test_intervals_are_paired_by_trial(capsys: pytest.CaptureFixture[str]) -> None:
+    print_standings({"b": traces(11, 21, 31), "a": traces(10, 20, 30)})
+    _, a, b = (line.split() for line in capsys.readouterr().out.splitlines()[:3])
+    # t with 2 degrees of freedom: 4.303 * 10 / sqrt(3) = 24.8; all differences are 1
+    assert a == ["a", "20", "±", "24.8", "best", "-", "2", "5"]
+    assert b == ["b", "21", "±", "24.8", "+1", "±", "0", "-", "2", "5"]
+
+
+def test_errors_and_fits_that_did_not_converge_are_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first = FitNote(1, 0.5, 0.1, 9, "limit")
+    last = FitNote(2, 0.25, 0.1, 9, "converged")
+    print_standings({"[red]a": traces(1, 2, fits=(first, last))})
+    out = capsys.readouterr().out
+    assert "0.25" in out
+    assert "[red]a: 2 of 4 fits ended as 'limit'" in out
+
+
+def test_tuning_is_told(run: Run) -> None:
+    result = run(*SMALL, "--policy", "ridge", "--trials", 1, "--tune")
+    assert "ridge: tuned to ridge = " in result.out
+    assert f"of {len(Ridge.grid['ridge'])} tried" in " ".join(result.out.split())
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--env", "sinthetic"), ["no environment 'sinthetic'", "synthetic", "digits"]),
+        (("--policy", "thomson"), ["no policy 'thomson'", "thompson"]),
+        (("--policy", "thompson:scal=1"), ["thompson has no parameter scal", "scale"]),
+        (("--policy", "thompson:scale"), ["'scale'", "name:key=value"]),
+        (("--policy", "thompson:scale=1,scale=2"), ["scale twice"]),
+        (("--policy", "thompson:scale=-1"), ["scale must be at least 0"]),
+        (("--policy", "thompson:scale=big"), ["thompson"]),
+        (("--policy", "thompson:scale=NaN"), ["scale must be"]),
+        (("--policy", "lrrl:schedule=sometimes"), ["no schedule 'sometimes'", "grid"]),
+        (("--policy", "lrrl:estimator=magic"), ["magic", "altgdmin"]),
+        (("--policy", "ridge", "--policy", "ridge"), ["two policies are called ridge"]),
+        (("--rank", 7), ["rank must be from 1 to min(dim, tasks) = 6, got 7"]),
+        (("--dataset", "iris"), ["synthetic has no --dataset", "--tasks", "--late-tasks"]),
+        (("--unrelated", "--drift"), ["unrelated tasks have no common basis"]),
+        (("--rounds", 0), ["--rounds"]),
+        (("--jobs", 0), ["--jobs"]),
+        (("--plot", __file__), ["it is a file"]),
+    ],
+)
+def test_what_cannot_be_is_refused(options: tuple[object, ...], words: list[str], run: Run) -> None:
+    result = run(*SMALL, "--trials", 1, *options)
+    assert result.code == 2
+    assert result.out == ""
+    assert "Traceback" not in result.err
+    assert all(word in result.err for word in words), result.err
+
+
+def test_options_of_other_environments_are_refused_by_name(run: Run) -> None:
+    result = run("simulate", "--env", "digits", "--arms", 4, "--drift")
+    assert result.code == 2
+    assert "the environment digits has no --arms, --drift; it has: --tasks" in result.err
+
+
+# ---- run
+
+
+def test_the_example_runs_and_is_drawn(run: Run, tmp_path: Path) -> None:
+    result = run("run", EXAMPLE, "--plot", tmp_path / "new")
+    assert result.code == 0, result.err
+    labels = [candidate.label for candidate in read_experiment(EXAMPLE).candidates]
+    assert all(label in result.out for label in labels)
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"regret.png", "regret.svg"}
+
+
+def test_a_file_and_options_that_say_the_same_do_the_same(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "same.toml"
+    path.write_text(
+        """
+        rounds = 12
+        seed = 3
+        trials = 2
+        [environment]
+        name = "synthetic"
+        dim = 8
+        n_tasks = 6
+        rank = 2
+        noise_std = 0.1
+        [[policy]]
+        name = "thompson"
+        label = "thompson:scale=0.3"
+        scale = 0.3
+        """
+    )
+    by_file = run("run", path, "--json").records
+    by_options = run(*SMALL, "--policy", "thompson:scale=0.3", "--trials", 2, "--json").records
+    assert timeless(by_file) == timeless(by_options)
+
+
+def test_a_wrong_file_is_one_line(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text("rounds = 3\nrounds\n")
+    result = run("run", path)
+    assert result.code == 2
+    assert "wrong.toml" in result.err
+    assert "line 2" in result.err
+    assert len(result.err.splitlines()) == 1

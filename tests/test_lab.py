@@ -1,0 +1,431 @@
+"""Experiments: cells that depend on nothing else, run anywhere, tuned on trials of their own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import threadpoolctl
+
+from cobandits import environments, lab, policies
+from cobandits.environments import Synthetic
+from cobandits.errors import CobanditsError, ConfigurationError, DataError, RankError
+from cobandits.lab import Candidate, Cell, Experiment, read_experiment, run_all, tune, tuned
+from cobandits.lab import runner as runner_module
+from cobandits.lab import tuning as tuning_module
+from cobandits.lab.cells import make_policy
+from cobandits.policies import Ridge, Thompson
+from cobandits.simulate import simulate
+from cobandits.traces import Trace
+
+SIZE = {"dim": 6, "n_tasks": 5, "rank": 2, "noise_std": 0.1}
+CELL = Cell(
+    environment="synthetic",
+    environment_parameters=SIZE,
+    policy="thompson",
+    policy_parameters={"scale": 0.2, "ridge": 1.0},
+    rounds=12,
+    seed=3,
+    trial=1,
+)
+
+
+def experiment(*names: str, **changes: Any) -> Experiment:
+    """Return a small experiment with these policies."""
+    plain = Experiment(
+        environment="synthetic",
+        environment_parameters=SIZE,
+        candidates=tuple(Candidate(name=name, label=name) for name in names),
+        rounds=12,
+        trials=2,
+        seed=3,
+    )
+    return replace(plain, **changes)
+
+
+def same(a: Trace, b: Trace) -> bool:
+    """Tell whether two traces are the same bit for bit, but for times."""
+    arrays = ("regret", "asked", "rewards", "rewarded")
+    return (
+        a.policy == b.policy
+        and all(getattr(a, name).tobytes() == getattr(b, name).tobytes() for name in arrays)
+        and repr(a.fits) == repr(b.fits)
+    )
+
+
+# ---- environments.make
+
+
+def test_an_environment_is_made_of_names_and_values() -> None:
+    assert environments.make("synthetic", SIZE) == Synthetic(
+        dim=6, n_tasks=5, rank=2, noise_std=0.1
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "words"),
+    [
+        ("synthetc", {}, ["synthetc", "synthetic", "digits"]),
+        ("synthetic", {**SIZE, "tasks": 4}, ["tasks", "n_tasks", "noise_std"]),
+        ("synthetic", {"dim": 4}, ["n_tasks", "rank"]),
+        ("synthetic", {**SIZE, "dim": "six"}, ["dim", "int", "'six'"]),
+        ("synthetic", {**SIZE, "dim": 6.5}, ["dim", "int", "6.5"]),
+        ("synthetic", {**SIZE, "dim": True}, ["dim", "True"]),
+        ("synthetic", {**SIZE, "unequal": 1}, ["unequal", "bool"]),
+        ("synthetic", {**SIZE, "condition": "high"}, ["condition", "float | None"]),
+        ("synthetic", {**SIZE, "rank": 7}, ["rank", "min(dim, tasks) = 5"]),
+        ("replay", {"file": 3}, ["file", "str | Path"]),
+    ],
+)
+def test_what_no_environment_can_be_made_of_is_refused(
+    name: str, parameters: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        environments.make(name, parameters)
+    assert all(word in str(refused.value) for word in words)
+
+
+def test_whole_numbers_are_numbers_and_none_is_none() -> None:
+    made = environments.make("synthetic", {**SIZE, "noise_std": 1, "condition": None})
+    assert made.noise_std == 1
+
+
+# ---- cells
+
+
+def test_the_order_of_parameters_does_not_change_a_cell() -> None:
+    turned = replace(
+        CELL,
+        environment_parameters=dict(sorted(SIZE.items(), reverse=True)),
+        policy_parameters=dict(sorted(CELL.policy_parameters.items())),
+    )
+    assert list(turned.environment_parameters) != list(CELL.environment_parameters)
+    assert list(turned.policy_parameters) != list(CELL.policy_parameters)
+    assert turned.identity == CELL.identity
+
+
+def test_every_other_change_makes_another_cell() -> None:
+    changes: dict[str, Any] = {
+        "environment": "digits",
+        "environment_parameters": {**SIZE, "dim": 7},
+        "policy": "linucb",
+        "policy_parameters": {"scale": 0.2, "ridge": 1.5},
+        "rank": 2,
+        "rounds": 13,
+        "seed": 4,
+        "trial": 2,
+    }
+    assert set(changes) == set(asdict(CELL))
+    others = {replace(CELL, **{key: value}).identity for key, value in changes.items()}
+    others.add(replace(CELL, policy_parameters={"scale": 0.2}).identity)
+    assert len(others | {CELL.identity}) == len(changes) + 2
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object()])
+def test_what_json_cannot_say_has_no_identity(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match="thompson"):
+        replace(CELL, policy_parameters={"scale": value}).identity  # noqa: B018
+
+
+def test_a_cell_is_what_simulate_does() -> None:
+    policy = Thompson(dim=6, n_tasks=5, scale=0.2, ridge=1.0)
+    environment = Synthetic(dim=6, n_tasks=5, rank=2, noise_std=0.1)
+    assert same(lab.run(CELL), simulate(policy, environment, 12, 3, trial=1))
+
+
+@pytest.mark.parametrize(("told", "expected"), [(None, 2), (3, 3)])
+def test_policies_are_told_the_rank(told: int | None, expected: int) -> None:
+    cell = replace(CELL, policy="lrrl", policy_parameters={}, rank=told)
+    policy = make_policy(cell, environments.make("synthetic", SIZE))
+    assert isinstance(policy, policies.LRRL)
+    assert policy.rank == expected
+
+
+def test_the_told_rank_is_never_more_than_there_can_be() -> None:
+    assert lab.told_rank("synthetic", SIZE) is None
+    assert lab.told_rank("digits", {}) == 4
+    assert lab.told_rank("digits", {"n_tasks": 3}) == 3
+    assert lab.told_rank("classification", {"dataset": "iris"}) == 3
+
+
+# ---- running
+
+
+def test_results_do_not_depend_on_the_processes_or_the_order() -> None:
+    cells = experiment("moments", "thompson", "mtlr-oful").cells()
+    alone = [trace for _, trace in run_all(cells)]
+    again = [trace for _, trace in run_all(cells[::-1])][::-1]
+    beside = list(run_all(cells, jobs=2))
+    assert [cell for cell, _ in beside] == cells
+    assert any(trace.fits for trace in alone)
+    for one, two, (_, three) in zip(alone, again, beside, strict=True):
+        assert same(one, two)
+        assert same(one, three)
+
+
+def test_trials_and_seeds_differ() -> None:
+    cells = [CELL, replace(CELL, trial=2), replace(CELL, seed=4), replace(CELL, trial=-1)]
+    regrets = {trace.regret_per_task for _, trace in run_all(cells)}
+    assert len(regrets) == 4
+
+
+def test_linear_algebra_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+
+    def look(cell: Cell, progress: object = None) -> Trace:
+        threads.extend(pool["num_threads"] for pool in threadpoolctl.threadpool_info())
+        return lab.run(cell)
+
+    monkeypatch.setattr(runner_module, "run", look)
+    with threadpoolctl.threadpool_limits(2):
+        before = {pool["filepath"]: pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
+        list(run_all([CELL]))
+        after = {pool["filepath"]: pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
+    assert threads
+    assert set(threads) == {1}
+    assert {path: after[path] for path in before} == before
+    assert 2 in before.values()
+
+
+def test_progress_moves_within_cells_and_ends_at_the_end() -> None:
+    seen: list[tuple[int, int, str]] = []
+    cells = experiment("random", "ridge").cells()
+    list(run_all(cells, progress=lambda *step: seen.append(step)))
+    assert [done for done, _, _ in seen] == list(range(1, 4 * 12 + 1))
+    assert {total for _, total, _ in seen} == {48}
+    assert [text for text, _ in itertools.groupby(text for *_, text in seen)] == [
+        str(cell) for cell in cells
+    ]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_error_names_its_cell(jobs: int) -> None:
+    wrong = replace(CELL, policy="lrrl", policy_parameters={"rank": 9}, trial=5)
+    seen: list[int] = []
+    results = run_all([CELL, wrong], jobs=jobs, progress=lambda done, *_: seen.append(done))
+    assert same(next(results)[1], lab.run(CELL))
+    with pytest.raises(ConfigurationError, match=r"lrrl:rank=9 on synthetic, trial 5: rank must"):
+        next(results)
+    assert seen
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(DataError("odd"), DataError), (RankError("odd"), ConfigurationError)]
+)
+def test_errors_stay_in_their_tree(
+    error: CobanditsError, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "run", _raising(error))
+    with pytest.raises(kind, match=r"thompson.*trial 1: odd"):
+        list(run_all([CELL]))
+
+
+def test_a_bug_keeps_its_type_and_names_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "run", _raising(ZeroDivisionError("bug")))
+    with pytest.raises(ZeroDivisionError) as failed:
+        list(run_all([CELL]))
+    assert "trial=1" in failed.value.__notes__[0]
+
+
+def _raising(error: Exception) -> Callable[..., Trace]:
+    def fail(cell: Cell, progress: object = None) -> Trace:
+        raise error
+
+    return fail
+
+
+def test_no_jobs_are_refused_and_no_cells_are_nothing() -> None:
+    with pytest.raises(ConfigurationError, match="jobs must be at least 1, got 0"):
+        list(run_all([CELL], jobs=0))
+    assert list(run_all([], jobs=2)) == []
+
+
+# ---- tuning
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the trials of the cells that are run, as they come."""
+    seen: list[int] = []
+
+    def note(cell: Cell, progress: Callable[[int, int], None] | None = None) -> Trace:
+        seen.append(cell.trial)
+        return lab.run(cell, progress)
+
+    monkeypatch.setattr(runner_module, "run", note)
+    return seen
+
+
+def test_tuning_uses_negative_trials_alone(trials: list[int]) -> None:
+    found, notes = tuned(experiment("thompson", "ridge", "random"))
+    assert set(trials) == {-1, -2}
+    assert [note.label for note in notes] == ["thompson", "ridge"]
+    assert set(found.candidates[0].parameters) == {"scale", "ridge"}
+    assert found.candidates[2] == experiment("random").candidates[0]
+    assert {cell.trial for cell in found.cells()} == {0, 1}
+
+
+def test_the_least_mean_regret_is_chosen() -> None:
+    plain = experiment("ridge")
+    note = tune(plain, plain.candidates[0])
+    environment = Synthetic(dim=6, n_tasks=5, rank=2, noise_std=0.1)
+    expected = {
+        ridge: np.mean(
+            [
+                simulate(
+                    Ridge(dim=6, n_tasks=5, ridge=ridge), environment, 12, 3, trial=trial
+                ).regret.sum()
+                / 5
+                for trial in (-1, -2)
+            ]
+        )
+        for ridge in Ridge.grid["ridge"]
+    }
+    tried = {parameters["ridge"]: regret for parameters, regret in note.tried}
+    assert tried == pytest.approx(expected)
+    assert note.parameters == {"ridge": min(expected, key=lambda ridge: expected[ridge])}
+
+
+def test_given_parameters_are_not_tuned(trials: list[int]) -> None:
+    given = Candidate(name="thompson", label="mine", parameters={"scale": 0.1})
+    note = tune(experiment("random"), given)
+    assert len(note.tried) == len(Thompson.grid["ridge"])
+    assert set(note.parameters) == {"ridge"}
+    full = replace(given, parameters={"scale": 0.1, "ridge": 2.0})
+    trials.clear()
+    whole = experiment("random", candidates=(full,))
+    assert tuned(whole) == (whole, [])
+    assert not trials
+
+
+def test_the_full_product_is_tried() -> None:
+    note = tune(experiment("thompson"), experiment("thompson").candidates[0])
+    pairs = {(parameters["scale"], parameters["ridge"]) for parameters, _ in note.tried}
+    assert pairs == set(itertools.product(*Thompson.grid.values()))
+
+
+@pytest.mark.parametrize(
+    ("regrets", "best", "edges"),
+    [
+        ([1.0, 2.0, 3.0], 0.1, ("ridge",)),
+        ([2.0, 1.0, 3.0], 1.0, ()),
+        ([3.0, 2.0, 1.0], 9.0, ("ridge",)),
+    ],
+)
+def test_the_edge_of_the_grid_is_said(
+    regrets: list[float], best: float, edges: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ridge, "grid", {"ridge": (0.1, 1.0, 9.0)})
+    monkeypatch.setattr(tuning_module, "_regrets", lambda *_, **__: regrets)
+    note = tune(experiment("ridge"), experiment("ridge").candidates[0])
+    assert note.parameters == {"ridge": best}
+    assert note.edges == edges
+    assert ("ridge is at the edge" in str(note)) == bool(edges)
+
+
+def test_reported_trials_cannot_be_tuned_on() -> None:
+    with pytest.raises(ConfigurationError, match=r"negative, got \[-1, 0\]"):
+        tune(experiment("ridge"), experiment("ridge").candidates[0], trials=(-1, 0))
+
+
+# ---- experiments
+
+
+def test_cells_come_trial_by_trial() -> None:
+    cells = experiment("random", "ridge").cells()
+    assert [(cell.trial, cell.policy) for cell in cells] == [
+        (0, "random"),
+        (0, "ridge"),
+        (1, "random"),
+        (1, "ridge"),
+    ]
+    assert len({cell.identity for cell in cells}) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rounds": 0}, "rounds must be at least 1, got 0"),
+        ({"trials": 0}, "trials must be at least 1, got 0"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"candidates": ()}, "at least one policy"),
+        ({"candidates": experiment("ridge").candidates * 2}, "two policies are called ridge"),
+    ],
+)
+def test_experiments_that_cannot_be_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        experiment("ridge", **changes)
+
+
+TOML = """
+name = "mine"
+rounds = 12
+trials = 2
+seed = 3
+rank = 1
+tune = true
+[environment]
+name = "synthetic"
+dim = 6
+n_tasks = 5
+rank = 2
+noise_std = 0.1
+[[policy]]
+name = "ridge"
+[[policy]]
+name = "ridge"
+label = "weak"
+ridge = 0.5
+"""
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_file_says_all_of_an_experiment(tmp_path: Path) -> None:
+    weak = Candidate(name="ridge", label="weak", parameters={"ridge": 0.5})
+    expected = experiment("ridge", name="mine", rank=1, tune=True)
+    assert read_experiment(written(tmp_path / "a.toml", TOML)) == replace(
+        expected, candidates=(*expected.candidates, weak)
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("trials = 2", "trails = 2", ["no key trails", "rounds", "trials", "environment"]),
+        ("rounds = 12", "", ["rounds must be given"]),
+        ("rounds = 12", "rounds = 1.5", ["rounds must be a whole number, got 1.5"]),
+        ("rounds = 12", "rounds = true", ["rounds must be a whole number, got True"]),
+        ("tune = true", "tune = 1", ["tune must be true or false, got 1"]),
+        ("[[policy]]", "[[polcy]]", ["no key polcy"]),
+        ('name = "synthetic"', "", ["[environment] must have a name"]),
+        ('name = "ridge"\n[', "[", ["[[policy]] must have a name"]),
+        ('label = "weak"', "label = 3", ["label", "3"]),
+        ('label = "weak"', "", ["two policies are called ridge"]),
+        ("ridge = 0.5", "ridge = [1]", ["ridge must be a number"]),
+        ("seed = 3", "seed = = 3", ["no TOML", "line 5"]),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(
+    old: str, new: str, words: list[str], tmp_path: Path
+) -> None:
+    assert old in TOML
+    with pytest.raises(ConfigurationError) as refused:
+        read_experiment(written(tmp_path / "wrong.toml", TOML.replace(old, new)))
+    assert all(word in str(refused.value) for word in ["wrong.toml", *words])
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nowhere\.toml: No such file"):
+        read_experiment(tmp_path / "nowhere.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigurationError, match=r"bytes\.toml is no text"):
+        read_experiment(tmp_path / "bytes.toml")
