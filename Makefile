@@ -62,12 +62,10 @@ format: setup ## format the code and apply safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-reproduce: setup ## compare the estimators on a synthetic example and draw the pictures
-	$(BIN)/cobandits estimate --env synthetic --dim 100 --tasks 50 --rank 4 --rows 50 \
-	  --noise-std 1e-3 --estimator altgdmin --estimator fast --estimator altgd \
-	  --estimator moments --estimator tracenorm --estimator independent --estimator pooled \
-	  --trials 3 --seed 7 --plot results/
-	@echo "The pictures are in $(CURDIR)/results/"
+reproduce: setup ## every figure of the paper, quickly, and a report on its claims
+	$(BIN)/cobandits data fetch mnist || true
+	$(BIN)/cobandits reproduce --quick --jobs $(WORKERS) --out results/reproduce
+	@echo "Open $(CURDIR)/results/reproduce/report.html"
 
 bench: setup ## the benchmarks, as ratios in one run on one thread
 	$(BIN)/python -m benchmarks

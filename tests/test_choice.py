@@ -49,18 +49,25 @@ def test_more_arms_agree_with_scipys_orthant_probabilities(K: int) -> None:
         assert found == pytest.approx(exact, abs=0.01, rel=0.05)
 
 
+@pytest.mark.parametrize(("K", "most"), [(3, 0.002), (5, 0.005), (8, 0.02), (15, 0.04)])
+def test_arms_that_are_alike_win_equally_often(K: int, most: float) -> None:
+    share = winning(np.zeros((1, K)), np.eye(K)[None], np.array([0]))[0]
+    assert share == pytest.approx(1 / K, rel=most)
+
+
 def test_probabilities_of_all_arms_sum_to_one() -> None:
     rng = np.random.default_rng(2)
     values, factors = rng.standard_normal((30, 6)), rng.standard_normal((30, 6, 6))
     total = sum(winning(values, factors, np.full(30, k)) for k in range(6))
-    np.testing.assert_allclose(total, 1, atol=0.03)
+    np.testing.assert_allclose(total, 1, atol=0.02)
 
 
-def test_without_uncertainty_the_best_wins_and_ties_count_half() -> None:
+def test_without_uncertainty_the_best_wins_and_ties_go_to_the_first() -> None:
     values, factors = np.array([[1.0, 2.0, 0.0]]), np.zeros((1, 3, 2))
     found = [winning(values, factors, np.array([k]))[0] for k in range(3)]
     np.testing.assert_allclose(found, [0, 1, 0], atol=1e-11)
-    assert winning(np.zeros((1, 2)), np.zeros((1, 2, 1)), np.array([0]))[0] == 0.5
+    tied = [winning(np.zeros((1, 3)), np.zeros((1, 3, 1)), np.array([k]))[0] for k in range(3)]
+    np.testing.assert_allclose(tied, [1, 0, 0], atol=1e-11)
 
 
 def test_equal_arms_do_not_disturb_the_others() -> None:

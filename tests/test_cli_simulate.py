@@ -12,14 +12,13 @@ import polars as pl
 import pytest
 
 from cobandits.cli import main
-from cobandits.cli.standings import print_standings
+from cobandits.cli.standings import print_standings, standings
 from cobandits.environments import Synthetic
-from cobandits.lab import Cell, read_experiment
-from cobandits.lab import run as run_cell
+from cobandits.lab import Record, Simulation, read_experiments
 from cobandits.logs import Log
 from cobandits.policies import Ridge, available
 from cobandits.simulate import simulate
-from cobandits.traces import FitNote, Trace
+from tests import records as records_module
 
 KEYS = {
     "policy",
@@ -75,10 +74,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        {key: value for key, value in record.items() if not key.startswith("seconds")}
-        for record in records
-    ]
+    return [records_module.timeless(record) for record in records]
 
 
 # ---- JSON lines
@@ -111,7 +107,7 @@ def test_the_figures_are_those_of_the_library(run: Run) -> None:
 
 def test_the_line_says_how_to_run_it_again(run: Run) -> None:
     record = run(*SMALL, "--policy", "thompson:scale=0.3", "--trials", 2, "--json").records[1]
-    cell = Cell(
+    cell = Simulation(
         environment=record["environment"],
         environment_parameters=record["environment_parameters"],
         policy=record["policy"],
@@ -122,7 +118,7 @@ def test_the_line_says_how_to_run_it_again(run: Run) -> None:
         trial=record["trial"],
     )
     assert cell.identity == record["identity"]
-    assert run_cell(cell).regret_per_task == record["regret_per_task"]
+    assert cell.run()["regret_per_task"] == record["regret_per_task"]
 
 
 def test_lines_do_not_depend_on_the_processes(run: Run) -> None:
@@ -286,25 +282,24 @@ def test_the_table_is_sorted_by_regret(run: Run) -> None:
     assert "±" not in one.out
 
 
-def traces(*regrets: float, fits: tuple[FitNote, ...] = ()) -> list[Trace]:
-    """Return a trace of one task and one round for each regret."""
+def records(*regrets: float, errors: list[float] | None = None, ended: str = "") -> list[Record]:
+    """Return a record for each regret."""
     return [
-        Trace(
-            policy="any",
-            regret=np.array([[value]]),
-            asked=np.array([2]),
-            rewards=np.array([1.0]),
-            rewarded=np.array([1]),
-            fits=fits,
-            seconds_deciding=1e-5,
-            seconds_learning=2.0,
-        )
+        {
+            "regret_per_task": value,
+            "mean_reward": 1.0,
+            "decisions": 2,
+            "fit_errors": errors or [],
+            "fit_statuses": ended,
+            "seconds_deciding": 1e-5,
+            "seconds_learning": 2.0,
+        }
         for value in regrets
     ]
 
 
 def test_intervals_are_paired_by_trial(capsys: pytest.CaptureFixture[str]) -> None:
-    print_standings({"b": traces(11, 21, 31), "a": traces(10, 20, 30)})
+    print_standings(standings({"b": records(11, 21, 31), "a": records(10, 20, 30)}))
     _, a, b = (line.split() for line in capsys.readouterr().out.splitlines()[:3])
     # t with 2 degrees of freedom: 4.303 * 10 / sqrt(3) = 24.8; all differences are 1
     assert a == ["a", "20", "±", "24.8", "best", "-", "2", "5"]
@@ -314,9 +309,8 @@ def test_intervals_are_paired_by_trial(capsys: pytest.CaptureFixture[str]) -> No
 def test_errors_and_fits_that_did_not_converge_are_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    first = FitNote(1, 0.5, 0.1, 9, "limit")
-    last = FitNote(2, 0.25, 0.1, 9, "converged")
-    print_standings({"[red]a": traces(1, 2, fits=(first, last))})
+    group = records(1, 2, errors=[0.5, 0.25], ended="limit,converged")
+    print_standings(standings({"[red]a": group}))
     out = capsys.readouterr().out
     assert "0.25" in out
     assert "[red]a: 2 of 4 fits ended as 'limit'" in out
@@ -370,12 +364,100 @@ def test_options_of_other_environments_are_refused_by_name(run: Run) -> None:
 # ---- run
 
 
-def test_the_example_runs_and_is_drawn(run: Run, tmp_path: Path) -> None:
-    result = run("run", EXAMPLE, "--plot", tmp_path / "new")
+def test_the_example_runs_and_is_reported(run: Run, tmp_path: Path) -> None:
+    result = run("run", EXAMPLE, "--out", tmp_path / "new")
     assert result.code == 0, result.err
-    labels = [candidate.label for candidate in read_experiment(EXAMPLE).candidates]
+    labels = [candidate.label for candidate in read_experiments(EXAMPLE)[0].candidates]
     assert all(label in result.out for label in labels)
-    assert {path.name for path in (tmp_path / "new").iterdir()} == {"regret.png", "regret.svg"}
+    assert f"The report: {tmp_path / 'new' / 'report.html'}" in result.out
+    files = {"regret.png", "regret.svg", "report.html", "report.md", "records.parquet"}
+    assert files < {path.name for path in (tmp_path / "new").iterdir()}
+    for name in ("report.html", "report.md"):
+        text = (tmp_path / "new" / name).read_text(encoding="utf-8")
+        assert all(label in text for label in labels)
+        assert "dim 30" in text
+
+
+OWN = """
+name = "my own: first/try"
+rounds = 12
+trials = 2
+tune = true
+[environment]
+name = "synthetic"
+dim = 8
+rank = 2
+noise_std = 0.1
+[vary]
+n_tasks = [4, 6]
+[[policy]]
+name = "ridge"
+[[policy]]
+name = "random"
+[[policy]]
+name = "random"
+label = "again"
+"""
+
+
+def test_what_varies_is_run_and_told_apart(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.toml").write_text(OWN)
+    lines = run("run", "own.toml", "--json").records
+    assert [(one["environment_parameters"]["n_tasks"], one["label"]) for one in lines] == [
+        (n_tasks, label)
+        for n_tasks in (4, 6)
+        for _ in range(2)
+        for label in ("ridge", "random", "again")
+    ]
+    assert lines[1]["identity"] == lines[2]["identity"]
+    out = Path("results", "my-own-first-try")
+    names = {path.name for path in out.iterdir()}
+    assert {"regret-n_tasks-4.svg", "regret-n_tasks-6.svg", "report.html"} < names
+    table = run("run", "own.toml").out
+    assert table.index("n_tasks = 4:") < table.index("n_tasks = 6:")
+    told = (out / "report.md").read_text(encoding="utf-8")
+    assert "| n_tasks | policy |" in told
+    assert "dim 8" in told
+    assert "n_tasks = 4: ridge: tuned to" in told
+
+
+def test_run_goes_on_and_runs_only_what_changed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[int] = []
+    original = Simulation.run
+
+    def note(cell: Simulation, progress: Callable[[int, int], None] | None = None) -> Record:
+        ran.append(cell.trial)
+        return original(cell, progress)
+
+    monkeypatch.setattr(Simulation, "run", note)
+    path, out = tmp_path / "own.toml", tmp_path / "out"
+    path.write_text(OWN)
+    first = run("run", path, "--out", out, "--json").records
+    tried = len(Ridge.grid["ridge"])
+    assert (sum(trial < 0 for trial in ran), sum(trial >= 0 for trial in ran)) == (4 * tried, 8)
+    ran.clear()
+    assert run("run", path, "--out", out, "--json").records == first
+    assert ran == []
+    path.write_text(OWN.replace("trials = 2", "trials = 3"))
+    more = run("run", path, "--out", out, "--json").records
+    assert ran == [2] * 4
+    assert [one for one in more if one["trial"] < 2] == first
+
+
+def test_a_wrong_experiment_leaves_no_directory(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own.toml").write_text(OWN.replace('"random"', '"rndom"', 1))
+    result = run("run", "own.toml")
+    assert result.code == 2
+    assert "no policy 'rndom'" in result.err
+    assert not Path("results").exists()
 
 
 def test_a_file_and_options_that_say_the_same_do_the_same(run: Run, tmp_path: Path) -> None:
@@ -397,7 +479,7 @@ def test_a_file_and_options_that_say_the_same_do_the_same(run: Run, tmp_path: Pa
         scale = 0.3
         """
     )
-    by_file = run("run", path, "--json").records
+    by_file = run("run", path, "--json", "--out", tmp_path / "out").records
     by_options = run(*SMALL, "--policy", "thompson:scale=0.3", "--trials", 2, "--json").records
     assert timeless(by_file) == timeless(by_options)
 

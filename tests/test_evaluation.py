@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -401,13 +399,6 @@ def test_arms_that_the_log_hardly_chose_are_named() -> None:
     for method in METHODS:
         assert "the target chooses arm 2 in 33% of the requests" in cautions(values[method])
         assert "arm 0" not in cautions(values[method])
-
-
-def test_the_documented_example_runs() -> None:
-    page = Path(__file__).parents[1] / "docs" / "evaluation.md"
-    results = doctest.testfile(str(page), module_relative=False)
-    assert results.attempted > 10
-    assert results.failed == 0
 
 
 # ---- over many logs

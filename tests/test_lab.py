@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import pytest
@@ -15,16 +17,27 @@ import threadpoolctl
 from cobandits import environments, lab, policies
 from cobandits.environments import Synthetic
 from cobandits.errors import CobanditsError, ConfigurationError, DataError, RankError
-from cobandits.lab import Candidate, Cell, Experiment, read_experiment, run_all, tune, tuned
+from cobandits.lab import (
+    Candidate,
+    Cell,
+    Estimation,
+    Experiment,
+    Record,
+    Simulation,
+    in_order,
+    read_experiments,
+    run_all,
+    tune,
+    tuned,
+)
 from cobandits.lab import runner as runner_module
 from cobandits.lab import tuning as tuning_module
-from cobandits.lab.cells import make_policy
 from cobandits.policies import Ridge, Thompson
 from cobandits.simulate import simulate
-from cobandits.traces import Trace
+from tests.records import timeless
 
 SIZE = {"dim": 6, "n_tasks": 5, "rank": 2, "noise_std": 0.1}
-CELL = Cell(
+CELL = Simulation(
     environment="synthetic",
     environment_parameters=SIZE,
     policy="thompson",
@@ -48,14 +61,9 @@ def experiment(*names: str, **changes: Any) -> Experiment:
     return replace(plain, **changes)
 
 
-def same(a: Trace, b: Trace) -> bool:
-    """Tell whether two traces are the same bit for bit, but for times."""
-    arrays = ("regret", "asked", "rewards", "rewarded")
-    return (
-        a.policy == b.policy
-        and all(getattr(a, name).tobytes() == getattr(b, name).tobytes() for name in arrays)
-        and repr(a.fits) == repr(b.fits)
-    )
+def same(a: Record, b: Record) -> bool:
+    """Tell whether two records are the same bit for bit, but for times."""
+    return repr(timeless(a)) == repr(timeless(b))
 
 
 # ---- environments.make
@@ -73,13 +81,13 @@ def test_an_environment_is_made_of_names_and_values() -> None:
         ("synthetc", {}, ["synthetc", "synthetic", "digits"]),
         ("synthetic", {**SIZE, "tasks": 4}, ["tasks", "n_tasks", "noise_std"]),
         ("synthetic", {"dim": 4}, ["n_tasks", "rank"]),
-        ("synthetic", {**SIZE, "dim": "six"}, ["dim", "int", "'six'"]),
-        ("synthetic", {**SIZE, "dim": 6.5}, ["dim", "int", "6.5"]),
+        ("synthetic", {**SIZE, "dim": "six"}, ["dim", "whole number", "'six'"]),
+        ("synthetic", {**SIZE, "dim": 6.5}, ["dim", "whole number", "6.5"]),
         ("synthetic", {**SIZE, "dim": True}, ["dim", "True"]),
-        ("synthetic", {**SIZE, "unequal": 1}, ["unequal", "bool"]),
-        ("synthetic", {**SIZE, "condition": "high"}, ["condition", "float | None"]),
+        ("synthetic", {**SIZE, "unequal": 1}, ["unequal", "true or false", "1"]),
+        ("synthetic", {**SIZE, "condition": "high"}, ["condition", "number or nothing"]),
         ("synthetic", {**SIZE, "rank": 7}, ["rank", "min(dim, tasks) = 5"]),
-        ("replay", {"file": 3}, ["file", "str | Path"]),
+        ("replay", {"file": 3}, ["file", "text", "3"]),
     ],
 )
 def test_what_no_environment_can_be_made_of_is_refused(
@@ -135,13 +143,17 @@ def test_what_json_cannot_say_has_no_identity(value: Any) -> None:
 def test_a_cell_is_what_simulate_does() -> None:
     policy = Thompson(dim=6, n_tasks=5, scale=0.2, ridge=1.0)
     environment = Synthetic(dim=6, n_tasks=5, rank=2, noise_std=0.1)
-    assert same(lab.run(CELL), simulate(policy, environment, 12, 3, trial=1))
+    record, trace = CELL.run(), simulate(policy, environment, 12, 3, trial=1)
+    assert record["regret_per_task"] == trace.regret_per_task
+    assert record["mean_reward"] == trace.mean_reward
+    assert record["curve"] == trace.cumulative.tolist()
+    assert record["decisions"] == 5 * 12
 
 
 @pytest.mark.parametrize(("told", "expected"), [(None, 2), (3, 3)])
 def test_policies_are_told_the_rank(told: int | None, expected: int) -> None:
     cell = replace(CELL, policy="lrrl", policy_parameters={}, rank=told)
-    policy = make_policy(cell, environments.make("synthetic", SIZE))
+    policy = cell.make_policy(environments.make("synthetic", SIZE))
     assert isinstance(policy, policies.LRRL)
     assert policy.rank == expected
 
@@ -156,32 +168,161 @@ def test_the_told_rank_is_never_more_than_there_can_be() -> None:
 # ---- running
 
 
-def test_results_do_not_depend_on_the_processes_or_the_order() -> None:
-    cells = experiment("moments", "thompson", "mtlr-oful").cells()
-    alone = [trace for _, trace in run_all(cells)]
-    again = [trace for _, trace in run_all(cells[::-1])][::-1]
-    beside = list(run_all(cells, jobs=2))
-    assert [cell for cell, _ in beside] == cells
-    assert any(trace.fits for trace in alone)
-    for one, two, (_, three) in zip(alone, again, beside, strict=True):
-        assert same(one, two)
-        assert same(one, three)
+@dataclass(frozen=True, kw_only=True)
+class Threads(Cell):
+    """Tells how many threads linear algebra has where it runs, also for what is loaded later."""
+
+    kind: ClassVar[str] = "threads"
+
+    @property
+    def steps(self) -> int:
+        return 1
+
+    def record(self, progress: object = None) -> Record:
+        pools = threadpoolctl.threadpool_info()
+        later = int(os.environ.get("OPENBLAS_NUM_THREADS", "0"))
+        return {"threads": [*(pool["num_threads"] for pool in pools), later]}
+
+
+MIXED: list[Cell] = [
+    *experiment("moments", "thompson", "mtlr-oful").cells(),
+    Estimation(environment_parameters=SIZE, n_rows=9, estimator="altgd", trial=4),
+    Estimation(environment_parameters=SIZE, n_rows=9, estimator="moments", trial=4),
+]
+
+
+class Beside(NamedTuple):
+    records: dict[str, Record]
+    seen: list[tuple[int, int, str]]  # what progress was told
+
+
+@pytest.fixture(scope="module")
+def beside() -> Beside:
+    """Return what two processes make of the cells above."""
+    seen: list[tuple[int, int, str]] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("OPENBLAS_NUM_THREADS", "2")
+        cells = [*MIXED, Threads(trial=0), Threads(trial=1)]
+        results = list(run_all(cells, jobs=2, progress=lambda *step: seen.append(step)))
+    return Beside({cell.identity: record for cell, record in results}, seen)
+
+
+def test_results_do_not_depend_on_the_processes_or_the_order(beside: Beside) -> None:
+    alone = list(run_all(MIXED))
+    again = {cell.identity: record for cell, record in run_all(MIXED[::-1])}
+    assert [cell for cell, _ in alone] == MIXED
+    assert any(record.get("fit_rounds") for _, record in alone)
+    assert len(again) == len(MIXED)
+    assert len(beside.records) == len(MIXED) + 2
+    for cell, record in alone:
+        assert record["identity"] == cell.identity
+        assert same(record, again[cell.identity])
+        assert same(record, beside.records[cell.identity])
+
+
+def test_progress_of_processes_ends_at_the_end(beside: Beside) -> None:
+    total = 6 * 12 + 2 * 9 + 2
+    done = [0, *(step[0] for step in beside.seen)]
+    assert sorted(b - a for a, b in itertools.pairwise(done)) == [1, 1, 9, 9, *[12] * 6]
+    assert {step[1] for step in beside.seen} == {total}
+    assert {str(cell) for cell in MIXED} < {text for *_, text in beside.seen}
+
+
+def test_linear_algebra_has_one_thread_in_every_process(beside: Beside) -> None:
+    told = [record["threads"] for record in beside.records.values() if "threads" in record]
+    assert len(told) == 2
+    for threads in told:
+        assert isinstance(threads, list)
+        assert len(threads) > 1
+        assert set(threads) == {1}
+
+
+def test_equal_cells_run_once_and_in_order_gives_each_its_record() -> None:
+    other = replace(CELL, trial=2)
+    cells = [CELL, other, replace(CELL), other]
+    assert [cell.trial for cell, _ in run_all(cells)] == [1, 2]
+    backwards = (result for result in list(run_all(cells))[::-1])
+    given = list(in_order(cells, backwards))
+    assert [cell for cell, _ in given] == cells
+    assert all(record["identity"] == cell.identity for cell, record in given)
+
+
+def given_out(cells: list[Simulation], jobs: int) -> list[Simulation]:
+    """Return cells in the order in which a pool gets them, which has at most eight a process."""
+    order: list[Simulation] = []
+    done = 0
+
+    class Pool:
+        def submit(self, call: object, batch: tuple[Simulation, ...]) -> Future[list[Record]]:
+            assert len({cell.world for cell in batch}) == 1
+            order.extend(batch)
+            assert len(order) - done <= 8 * jobs * len(batch)
+            future: Future[list[Record]] = Future()
+            future.set_result([{} for _ in batch])
+            return future
+
+    pool = cast(ProcessPoolExecutor, Pool())
+    batches = runner_module._batches(cells, jobs)
+    for _ in runner_module._fed(pool, runner_module._queue(batches, jobs), jobs):
+        done += 1
+    return order
+
+
+@pytest.mark.parametrize("n_cells", [1, 2, 30, 33, 50, 64, 400])
+def test_many_cells_are_given_out_a_few_at_a_time_and_each_once(n_cells: int) -> None:
+    cells = [replace(CELL, rounds=1 + n % 7, trial=n) for n in range(n_cells)]
+    order = given_out(cells, jobs=2)
+    assert sorted(cell.trial for cell in order) == list(range(n_cells))
+    assert order[0].rounds == max(cell.rounds for cell in cells)
+    assert order[-1].rounds == 1
+
+
+def test_long_cells_come_first_short_ones_last_and_between_they_are_mixed() -> None:
+    cells = [replace(CELL, rounds=1 + n % 7, trial=n) for n in range(400)]
+    digits = Simulation(environment="digits", policy="random", rounds=7)
+    mnist = Simulation(environment="mnist", policy="random", rounds=7)
+    order = given_out([*cells, mnist, digits], jobs=2)
+    assert order[:2] == [mnist, digits]
+    assert {cell.rounds for cell in order[2:40]} == {7}
+    assert {cell.rounds for cell in order[-40:]} == {1}
+    assert len({cell.rounds for cell in order[41:61]}) > 3
+
+
+def test_cells_of_one_world_are_run_together_where_there_is_enough_work() -> None:
+    policies = ("random", "ridge", "thompson")
+    cells = [replace(CELL, policy=name, trial=n) for name in policies for n in range(100)]
+    order = given_out(cells, jobs=2)
+    assert len(order) == 300
+    for first in range(0, 300, 3):
+        assert {cell.policy for cell in order[first : first + 3]} == set(policies)
+    few = runner_module._batches(cells[::50], jobs=2)
+    assert all(len(batch) == 1 for batch in few)
+
+
+def test_a_world_that_was_met_before_is_the_same() -> None:
+    cells = [replace(CELL, policy=name, policy_parameters={}) for name in ("ridge", "random")]
+    fresh = [cell.run() for cell in cells]
+    other = replace(cells[0], trial=9).run()
+    again = [cell.run() for cell in reversed(cells)]
+    assert same(fresh[0], again[1])
+    assert same(fresh[1], again[0])
+    assert other["regret_per_task"] != fresh[0]["regret_per_task"]
 
 
 def test_trials_and_seeds_differ() -> None:
     cells = [CELL, replace(CELL, trial=2), replace(CELL, seed=4), replace(CELL, trial=-1)]
-    regrets = {trace.regret_per_task for _, trace in run_all(cells)}
+    regrets = {record["regret_per_task"] for _, record in run_all(cells)}
     assert len(regrets) == 4
 
 
 def test_linear_algebra_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
 
-    def look(cell: Cell, progress: object = None) -> Trace:
+    def look(cell: Cell, progress: object = None) -> Record:
         threads.extend(pool["num_threads"] for pool in threadpoolctl.threadpool_info())
-        return lab.run(cell)
+        return {}
 
-    monkeypatch.setattr(runner_module, "run", look)
+    monkeypatch.setattr(Simulation, "run", look)
     with threadpoolctl.threadpool_limits(2):
         before = {pool["filepath"]: pool["num_threads"] for pool in threadpoolctl.threadpool_info()}
         list(run_all([CELL]))
@@ -196,7 +337,8 @@ def test_progress_moves_within_cells_and_ends_at_the_end() -> None:
     seen: list[tuple[int, int, str]] = []
     cells = experiment("random", "ridge").cells()
     list(run_all(cells, progress=lambda *step: seen.append(step)))
-    assert [done for done, _, _ in seen] == list(range(1, 4 * 12 + 1))
+    assert sorted({done for done, _, _ in seen}) == list(range(1, 4 * 12 + 1))
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
     assert {total for _, total, _ in seen} == {48}
     assert [text for text, _ in itertools.groupby(text for *_, text in seen)] == [
         str(cell) for cell in cells
@@ -204,14 +346,13 @@ def test_progress_moves_within_cells_and_ends_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_an_error_names_its_cell(jobs: int) -> None:
+def test_an_error_names_its_cell_and_takes_no_result_with_it(jobs: int) -> None:
     wrong = replace(CELL, policy="lrrl", policy_parameters={"rank": 9}, trial=5)
-    seen: list[int] = []
-    results = run_all([CELL, wrong], jobs=jobs, progress=lambda done, *_: seen.append(done))
-    assert same(next(results)[1], lab.run(CELL))
+    seen: list[Record] = []
     with pytest.raises(ConfigurationError, match=r"lrrl:rank=9 on synthetic, trial 5: rank must"):
-        next(results)
-    assert seen
+        seen.extend(record for _, record in run_all([CELL, wrong], jobs=jobs))
+    if jobs == 1:
+        assert same(seen[0], CELL.run())
 
 
 @pytest.mark.parametrize(
@@ -220,23 +361,41 @@ def test_an_error_names_its_cell(jobs: int) -> None:
 def test_errors_stay_in_their_tree(
     error: CobanditsError, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner_module, "run", _raising(error))
+    monkeypatch.setattr(Simulation, "record", _raising(error))
     with pytest.raises(kind, match=r"thompson.*trial 1: odd"):
         list(run_all([CELL]))
 
 
 def test_a_bug_keeps_its_type_and_names_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner_module, "run", _raising(ZeroDivisionError("bug")))
+    monkeypatch.setattr(Simulation, "record", _raising(ZeroDivisionError("bug")))
     with pytest.raises(ZeroDivisionError) as failed:
         list(run_all([CELL]))
     assert "trial=1" in failed.value.__notes__[0]
 
 
-def _raising(error: Exception) -> Callable[..., Trace]:
-    def fail(cell: Cell, progress: object = None) -> Trace:
+def _raising(error: Exception) -> Callable[..., Record]:
+    def fail(cell: Cell, progress: object = None) -> Record:
         raise error
 
     return fail
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dies(Threads):
+    """Ends its process, as a system does that is short of memory."""
+
+    kind: ClassVar[str] = "dies"
+
+    def record(self, progress: object = None) -> Record:
+        os._exit(9)
+
+    def __str__(self) -> str:
+        return f"dies, trial {self.trial}"
+
+
+def test_a_process_that_ends_is_told_with_its_cell() -> None:
+    with pytest.raises(DataError, match=r"dies, trial \d: a process ended.*fewer jobs"):
+        list(run_all([Dies(trial=0), Dies(trial=1)], jobs=2))
 
 
 def test_no_jobs_are_refused_and_no_cells_are_nothing() -> None:
@@ -253,11 +412,13 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the trials of the cells that are run, as they come."""
     seen: list[int] = []
 
-    def note(cell: Cell, progress: Callable[[int, int], None] | None = None) -> Trace:
-        seen.append(cell.trial)
-        return lab.run(cell, progress)
+    run = Simulation.run
 
-    monkeypatch.setattr(runner_module, "run", note)
+    def note(cell: Simulation, progress: Callable[[int, int], None] | None = None) -> Record:
+        seen.append(cell.trial)
+        return run(cell, progress)
+
+    monkeypatch.setattr(Simulation, "run", note)
     return seen
 
 
@@ -321,7 +482,7 @@ def test_the_edge_of_the_grid_is_said(
     regrets: list[float], best: float, edges: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Ridge, "grid", {"ridge": (0.1, 1.0, 9.0)})
-    monkeypatch.setattr(tuning_module, "_regrets", lambda *_, **__: regrets)
+    monkeypatch.setattr(tuning_module, "_means", lambda *_: regrets)
     note = tune(experiment("ridge"), experiment("ridge").candidates[0])
     assert note.parameters == {"ridge": best}
     assert note.edges == edges
@@ -392,9 +553,19 @@ def written(path: Path, text: str) -> Path:
 def test_a_file_says_all_of_an_experiment(tmp_path: Path) -> None:
     weak = Candidate(name="ridge", label="weak", parameters={"ridge": 0.5})
     expected = experiment("ridge", name="mine", rank=1, tune=True)
-    assert read_experiment(written(tmp_path / "a.toml", TOML)) == replace(
-        expected, candidates=(*expected.candidates, weak)
-    )
+    assert read_experiments(written(tmp_path / "a.toml", TOML)) == [
+        replace(expected, candidates=(*expected.candidates, weak))
+    ]
+
+
+def test_every_combination_of_what_varies_is_an_experiment(tmp_path: Path) -> None:
+    text = TOML.replace("[environment]", "[vary]\nn_tasks = [3, 4]\ndim = [7]\n[environment]")
+    (plain,) = read_experiments(written(tmp_path / "a.toml", TOML))
+    varied = read_experiments(written(tmp_path / "b.toml", text))
+    assert varied == [
+        replace(plain, varied=one, environment_parameters={**plain.environment_parameters, **one})
+        for one in ({"n_tasks": 3, "dim": 7}, {"n_tasks": 4, "dim": 7})
+    ]
 
 
 @pytest.mark.parametrize(
@@ -412,6 +583,10 @@ def test_a_file_says_all_of_an_experiment(tmp_path: Path) -> None:
         ('label = "weak"', "", ["two policies are called ridge"]),
         ("ridge = 0.5", "ridge = [1]", ["ridge must be a number"]),
         ("seed = 3", "seed = = 3", ["no TOML", "line 5"]),
+        ("[environment]", "[vary]\ndim = 3\n[environment]", ["dim of [vary] must be a list", "3"]),
+        ("[environment]", "[vary]\ndim = []\n[environment]", ["dim of [vary] must be a list"]),
+        ("[environment]", "[vary]\ndim = [[1]]\n[environment]", ["dim must be a number"]),
+        ("[environment]", "vary = 1\n[environment]", ["vary must be a table, got 1"]),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(
@@ -419,13 +594,13 @@ def test_what_is_wrong_with_a_file_is_said(
 ) -> None:
     assert old in TOML
     with pytest.raises(ConfigurationError) as refused:
-        read_experiment(written(tmp_path / "wrong.toml", TOML.replace(old, new)))
+        read_experiments(written(tmp_path / "wrong.toml", TOML.replace(old, new)))
     assert all(word in str(refused.value) for word in ["wrong.toml", *words])
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nowhere\.toml: No such file"):
-        read_experiment(tmp_path / "nowhere.toml")
+        read_experiments(tmp_path / "nowhere.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigurationError, match=r"bytes\.toml is no text"):
-        read_experiment(tmp_path / "bytes.toml")
+        read_experiments(tmp_path / "bytes.toml")

@@ -131,6 +131,7 @@ def test_worlds_that_cannot_be_are_refused() -> None:
     for options, message in (
         ({"n_arms": 0}, "arms must be at least 1"),
         ({"late": 1.0}, "late must be a share"),
+        ({"turn": float("nan")}, "turn must be finite"),
         ({"turn": 0.1, "rank": 6}, "dim is at least 2 rank = 12"),
         ({"turn": 0.1, "replaced": True}, "not both"),
         ({"unrelated": True, "condition": 3.0}, "no common basis"),

@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from cobandits.decisions import Decisions
 from cobandits.diagnostics import sharing, spectrum
 from cobandits.environments import Problem, Synthetic
 from cobandits.errors import CobanditsError
@@ -16,6 +17,8 @@ from cobandits.estimators import (
     Pooled,
     TraceNorm,
 )
+from cobandits.evaluation import evaluate
+from cobandits.logs import Log
 from cobandits.policies import LRRL, LinUCB, Policy, Ridge, Thompson
 from cobandits.simulate import simulate
 from cobandits.tasks import TaskData, TaskRows, TaskStatistics
@@ -26,11 +29,13 @@ __all__ = [
     "AltGD",
     "AltGDMin",
     "CobanditsError",
+    "Decisions",
     "Estimate",
     "Estimator",
     "History",
     "Independent",
     "LinUCB",
+    "Log",
     "LowRank",
     "MethodOfMoments",
     "Policy",
@@ -45,6 +50,7 @@ __all__ = [
     "Thompson",
     "Trace",
     "TraceNorm",
+    "evaluate",
     "sharing",
     "simulate",
     "spectrum",

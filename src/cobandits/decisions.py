@@ -2,54 +2,99 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cobandits.errors import DataError
 
-__all__ = ["Decisions", "Outcome", "Round", "Truth", "check_arms", "check_tasks"]
+__all__ = ["LARGEST", "Decisions", "Outcome", "Round", "Truth", "check_arms", "check_tasks"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 
+LARGEST = 1e75  # a feature or a reward: products of two can still be squared
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+
 class Decisions:
     """One decision for each task that asked.
 
+    Parameters
+    ----------
+    chosen : (m,)
+        The number of the arm.
+    probabilities : (m,)
+        With which the policy would choose that arm; or a function that returns them when they
+        are first read, where they take time.
+    policy : str
+        The name of what decided.
+
+    Examples
+    --------
     >>> decided = Decisions(chosen=np.array([1]), probabilities=np.array([0.5]), policy="random")
     >>> decided.features(np.array([[[0.0, 1.0], [2.0, 3.0]]])).tolist()
     [[2.0, 3.0]]
     """
 
-    chosen: Codes  # (m,), the number of the arm
-    probabilities: Floats  # (m,), with which the policy would choose that arm
-    policy: str  # the name of what decided
-
-    def __post_init__(self) -> None:
-        chosen, probabilities = np.asarray(self.chosen), np.asarray(self.probabilities)
-        if chosen.ndim != 1 or chosen.shape != probabilities.shape:
+    def __init__(
+        self, *, chosen: ArrayLike, probabilities: ArrayLike | Callable[[], Floats], policy: str
+    ) -> None:
+        self.chosen: Codes = np.asarray(chosen)
+        if self.chosen.ndim != 1 or self.chosen.dtype.kind not in "iu":
             raise DataError(
-                f"expected chosen (m,) and probabilities (m,), got {chosen.shape} "
+                f"chosen must be numbers of arms, (m,), got shape {self.chosen.shape} "
+                f"of {self.chosen.dtype}"
+            )
+        self.policy = policy
+        self._compute = probabilities if callable(probabilities) else None
+        if self._compute is None:
+            self.probabilities = self._checked(np.asarray(probabilities))
+
+    def __repr__(self) -> str:
+        return f"Decisions(chosen={self.chosen!r}, policy={self.policy!r})"
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """With which the policy would choose these arms, (m,)."""
+        assert self._compute is not None
+        return self._checked(self._compute())
+
+    def _checked(self, probabilities: Floats) -> Floats:
+        if self.chosen.shape != probabilities.shape:
+            raise DataError(
+                f"expected chosen (m,) and probabilities (m,), got {self.chosen.shape} "
                 f"and {probabilities.shape}"
             )
-        if chosen.dtype.kind not in "iu":
-            raise DataError(f"chosen must be numbers of arms, got values of type {chosen.dtype}")
         if not ((probabilities > 0) & (probabilities <= 1)).all():
             raise DataError(
                 "probabilities must be above 0 and at most 1: a decision of probability 0 "
                 "was never made"
             )
+        return probabilities
 
     def __len__(self) -> int:
         return len(self.chosen)
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[Decisions]) -> Decisions:
+        """Return decisions that were made at different times as one batch, to learn from."""
+        if not parts:
+            raise DataError("there are no decisions to put together; give at least one")
+        return cls(
+            chosen=np.concatenate([part.chosen for part in parts]),
+            probabilities=lambda: np.concatenate([part.probabilities for part in parts]),
+            policy=", ".join(dict.fromkeys(part.policy for part in parts)),
+        )
+
     def select(self, rows: NDArray[np.bool_]) -> Decisions:
         """Return some of the decisions."""
         return Decisions(
-            chosen=self.chosen[rows], probabilities=self.probabilities[rows], policy=self.policy
+            chosen=self.chosen[rows],
+            probabilities=lambda: self.probabilities[rows],
+            policy=self.policy,
         )
 
     def features(self, arms: Floats) -> Floats:
@@ -131,7 +176,7 @@ def check_tasks(tasks: ArrayLike, n_tasks: int) -> Codes:
             f"task {wrong}, but there are {n_tasks}, numbered from 0; "
             "make the policy for more tasks (n_tasks)"
         )
-    return codes.astype(np.int64, copy=False)
+    return np.ascontiguousarray(codes, np.int64)
 
 
 def check_arms(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
@@ -146,10 +191,21 @@ def check_arms(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
     if phi.dtype != np.float32:
         phi = phi.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
-        suspicious = not np.isfinite(phi.sum())  # may also be an overflow of the sum
-    if suspicious and not np.isfinite(phi).all():
-        row = int(np.argwhere(~np.isfinite(phi))[0][0])
+        suspicious = not np.vdot(phi, phi) <= LARGEST**2  # may also be a sum of many
+    if suspicious:
+        _refuse_values(phi)
+    return phi
+
+
+def _refuse_values(phi: Floats) -> None:
+    """Say where arms hold a value that is none or too large, if one does."""
+    finite = np.isfinite(phi)
+    if not finite.all():
+        row = int(np.argwhere(~finite)[0][0])
         raise DataError(
             f"arms hold a NaN or an infinite value, first in request {row}; fill it in or drop it"
         )
-    return phi
+    if (largest := np.abs(phi).max()) > LARGEST:
+        raise DataError(
+            f"arms hold {largest:.3g}, at most {LARGEST:g} can be squared; scale them to about 1"
+        )

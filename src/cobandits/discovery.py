@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import numbers
 import pkgutil
-from collections.abc import Mapping
-from typing import Any, TypeVar
+import types
+import typing
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 from cobandits.errors import ConfigurationError
 
-__all__ = ["named_classes", "pick"]
+__all__ = ["check_parameters", "named_classes", "pick"]
 
 Found = TypeVar("Found")
 
@@ -37,3 +42,67 @@ def pick(what: str, name: str, known: Mapping[str, Found]) -> Found:
     if name not in known:
         raise ConfigurationError(f"no {what} {name!r}; choose from {', '.join(known)}")
     return known[name]
+
+
+def check_parameters(
+    what: str, kind: type, parameters: Mapping[str, object], *, apart: Collection[str] = ()
+) -> None:
+    """Refuse parameters that a class does not have, or of another type than it says.
+
+    Parameters
+    ----------
+    what : str
+        What the class is called in messages.
+    apart
+        Parameters of the class that are not for the user to give.
+    """
+    known = {
+        key: one for key, one in inspect.signature(kind).parameters.items() if key not in apart
+    }
+    if unknown := sorted(set(parameters) - set(known)):
+        raise ConfigurationError(
+            f"{what} has no parameter {', '.join(unknown)}; it has: {', '.join(known) or 'none'}"
+        )
+    hints = typing.get_type_hints(kind.__init__)  # type: ignore[misc]
+    for key, value in parameters.items():
+        if not _is_of(value, hints.get(key, object)):
+            raise ConfigurationError(f"{key} of {what} must be {_said(hints[key])}, got {value!r}")
+
+
+def _is_of(value: object, hint: object) -> bool:
+    """Tell whether a value is of the kind that a type hint says; any value if it says too much.
+
+    >>> _is_of(3, float | None), _is_of(True, int), _is_of("few", int)
+    (True, False, False)
+    """
+    parts = typing.get_args(hint)
+    if typing.get_origin(hint) is Literal:
+        return value in parts
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return any(_is_of(value, part) for part in parts)
+    if hint in (int, float):
+        kind = numbers.Integral if hint is int else numbers.Real  # NumPy's too
+        return isinstance(value, kind) and not isinstance(value, bool)
+    if hint is Path:
+        return isinstance(value, (str, Path))
+    return isinstance(value, hint) if isinstance(hint, type) else True
+
+
+def _said(hint: object) -> str:
+    """Say which values a type hint allows.
+
+    >>> _said(float | Literal["auto"])
+    "a number or 'auto'"
+    """
+    words: dict[object, str] = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "a text",
+        types.NoneType: "nothing",
+    }
+    if typing.get_origin(hint) is Literal:
+        return " or ".join(map(repr, typing.get_args(hint)))
+    if parts := typing.get_args(hint):
+        return " or ".join(map(_said, parts))
+    return words.get(hint, f"a {getattr(hint, '__name__', hint)}")

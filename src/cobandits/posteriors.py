@@ -3,8 +3,8 @@
 With rewards ``y = phi' theta + e``, noise of variance 1 and the prior ``theta ~ N(0, I / ridge)``,
 task t's posterior is ``N(mu_t, P_t)`` with ``P_t = (ridge I + Phi_t' Phi_t)^-1`` and
 ``mu_t = P_t Phi_t' y_t``, its ridge regression. Kept are ``mu_t`` and a square root of ``P_t``,
-``P_t = S_t S_t'`` with ``S_t`` upper triangular, and nothing else: a root cannot lose definiteness,
-half a matrix is half the memory, and a sample is ``mu_t + S_t z``. Learning a reward
+``P_t = S_t S_t'`` with ``S_t`` upper triangular, and the log of its determinant: a root cannot lose
+definiteness, half a matrix is half the memory, and a sample is ``mu_t + S_t z``. Learning a reward
 is one pass over the root (Carlson's update); nothing is ever factorised or inverted.
 """
 
@@ -29,6 +29,7 @@ Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
+_MOST_BYTES = 2**38  # 256 GiB
 _LARGEST = 1e150  # can still be squared
 
 
@@ -45,6 +46,7 @@ class Posteriors:
         if not (np.isfinite(ridge) and ridge > 0):
             raise ConfigurationError(f"ridge must be a finite number above 0, got {ridge}")
         self.dim, self.ridge = dim, ridge
+        _check_room(n_tasks * (dim * (dim + 1) // 2 + dim) * 8, n_tasks, dim)
         self.means: Doubles = np.zeros((n_tasks, dim))  # (T, d)
         self.roots: Doubles = np.zeros((n_tasks, dim * (dim + 1) // 2))  # column after column of S
         self.roots[:, np.cumsum(np.arange(1, dim + 1)) - 1] = 1 / np.sqrt(ridge)
@@ -55,17 +57,21 @@ class Posteriors:
         """Memory of the posteriors."""
         return self.means.nbytes + self.roots.nbytes + self.log_volumes.nbytes
 
-    def learn(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
-        """Learn rows, (m, d), and their rewards, (m,), one after the other; all or none."""
-        X = np.ascontiguousarray(rows, np.float64)
-        y = np.ascontiguousarray(rewards, np.float64)
+    def check(self, rows: Floats, rewards: Floats) -> None:
+        """Refuse rows and rewards that :meth:`learn` would refuse."""
         with np.errstate(over="ignore"):
             largest = max(
-                np.einsum("md,md->m", X, X).max(initial=0) / self.ridge,
-                np.abs(y).max(initial=0),
+                np.einsum("md,md->m", rows, rows, dtype=np.float64).max(initial=0) / self.ridge,
+                np.abs(rewards).max(initial=0),
             )
         if not largest <= _LARGEST:
             raise DataError("features or rewards are too large to square; scale them to about 1")
+
+    def learn(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
+        """Learn rows, (m, d), and their rewards, (m,), one after the other; all or none."""
+        self.check(rows, rewards)
+        X = np.ascontiguousarray(rows, np.float64)
+        y = np.ascontiguousarray(rewards, np.float64)
         if COMPILED:
             _posterior.learn(self.roots, self.means, self.log_volumes, tasks, X, y, self.dim)
             return
@@ -110,6 +116,15 @@ class Posteriors:
         transposed = np.zeros((len(tasks), self.dim, self.dim))
         transposed[(slice(None), *np.tril_indices(self.dim))] = self.roots[tasks]
         return transposed.transpose(0, 2, 1)
+
+
+def _check_room(needed: int, n_tasks: int, dim: int) -> None:
+    """Refuse posteriors that no machine can hold, before anything is made."""
+    if needed > _MOST_BYTES:
+        raise ConfigurationError(
+            f"posteriors of {n_tasks} tasks with {dim} features need {needed / 2**30:,.0f} GiB; "
+            "take fewer features, or a policy that keeps no matrix a task, such as lrrl"
+        )
 
 
 def _waves(tasks: Codes) -> list[Codes]:

@@ -17,7 +17,7 @@ class ProgressBar:
     """Shows how far the work is, on stderr, once it has taken ``after`` seconds.
 
     Nothing is shown where stderr is not a terminal, or where rich is not installed. The
-    bar is gone when the work is done.
+    bar is gone when the work is done. With a ``unit`` it also shows how many are done a second.
 
     >>> with ProgressBar() as bar:
     ...     bar.stage("fitting")
@@ -26,9 +26,15 @@ class ProgressBar:
     """
 
     def __init__(
-        self, *, after: float = 2.0, file: TextIO | None = None, hidden: bool = False
+        self,
+        *,
+        after: float = 2.0,
+        file: TextIO | None = None,
+        hidden: bool = False,
+        unit: str = "",
     ) -> None:
         self._after = after
+        self._unit = unit
         self._hidden = hidden
         self._file = sys.stderr if file is None else file
         self._progress: Progress | None = None
@@ -37,7 +43,7 @@ class ProgressBar:
 
     def __enter__(self) -> ProgressBar:
         wanted = self._file.isatty() and not self._hidden
-        self._progress = _rich_progress(self._file) if wanted else None
+        self._progress = _rich_progress(self._file, self._unit) if wanted else None
         if self._progress is not None:
             self._timer = threading.Timer(self._after, self._show)  # work may be silent for long
             self._timer.daemon = True
@@ -76,23 +82,32 @@ class ProgressBar:
             self._progress.start()
 
 
-def _rich_progress(file: TextIO) -> Progress | None:
+def _rich_progress(file: TextIO, unit: str) -> Progress | None:
     try:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
             Progress,
+            ProgressColumn,
+            Task,
             TextColumn,
             TimeElapsedColumn,
             TimeRemainingColumn,
         )
+        from rich.text import Text
     except ImportError:
         return None
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:,.1f} {unit}/s" if unit and task.speed else "")
+
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        Rate(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cobandits.errors import ConfigurationError
 
 __all__ = ["EqualEpochs", "GrowingEpochs", "OneEpoch", "PaperGrid", "Schedule", "named"]
 
 
+@runtime_checkable
 class Schedule(Protocol):
     """The rounds after which an epoch ends."""
 

@@ -26,6 +26,7 @@ class FitNote(NamedTuple):
     distance: float  # of the basis from the true one, the same
     iterations: int
     status: str
+    message: str  # why it ended so
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,6 +37,7 @@ class Trace:
     regret: Floats  # (N, T), 0 where a task did not ask, NaN where nobody knows
     asked: NDArray[np.int64]  # (N,), decisions of each round
     rewards: Floats  # (N,), the sum of those that came
+    squares: Floats  # (N,), the sum of their squares
     rewarded: NDArray[np.int64]  # (N,), how many came
     fits: tuple[FitNote, ...]
     seconds_deciding: float
@@ -62,6 +64,15 @@ class Trace:
         came = int(self.rewarded.sum())
         return float(self.rewards.sum() / came) if came else float("nan")
 
+    @property
+    def mean_reward_error(self) -> float:
+        """Standard error of that mean, as of independent rewards; NaN of fewer than two."""
+        came = int(self.rewarded.sum())
+        if came < 2:
+            return float("nan")
+        spread = max(0.0, float(self.squares.sum()) - came * self.mean_reward**2)
+        return float(np.sqrt(spread / (came - 1) / came))
+
 
 class Recorder:
     """Takes notes of a simulation, a round at a time."""
@@ -70,7 +81,7 @@ class Recorder:
         self._policy = policy
         self._regret = np.zeros((n_rounds, n_tasks))
         self._asked, self._rewarded = (np.zeros(n_rounds, np.int64) for _ in range(2))
-        self._rewards = np.zeros(n_rounds)
+        self._rewards, self._squares = np.zeros(n_rounds), np.zeros(n_rounds)
         self._fits: list[FitNote] = []
         self._last: Estimate | None = None
         self._seconds = np.zeros(2)
@@ -89,6 +100,7 @@ class Recorder:
         np.add.at(self._regret[n], asked.tasks, asked.regrets(decisions))
         self._asked[n] = len(asked.tasks)
         self._rewards[n], self._rewarded[n] = outcome.rewards.sum(), len(outcome.rewards)
+        self._squares[n] = outcome.rewards @ outcome.rewards
         self._seconds += seconds
         self._n = n + 1
         if estimate is not None and estimate is not self._last:
@@ -103,6 +115,7 @@ class Recorder:
             regret=self._regret[:n],
             asked=self._asked[:n],
             rewards=self._rewards[:n],
+            squares=self._squares[:n],
             rewarded=self._rewarded[:n],
             fits=tuple(self._fits),
             seconds_deciding=float(self._seconds[0]),
@@ -117,4 +130,4 @@ def _fit_note(n: int, estimate: Estimate, truth: Truth | None) -> FitNote:
         r = min(estimate.rank, truth.basis.shape[1])
         distance = subspace_distance(estimate.basis[:, :r], truth.basis)
     status = estimate.status
-    return FitNote(n, error, distance, status.iterations, status.outcome)
+    return FitNote(n, error, distance, status.iterations, status.outcome, status.message)

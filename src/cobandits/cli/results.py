@@ -1,100 +1,168 @@
-"""Running an experiment for people: JSON lines or a table, and a picture."""
+"""Running experiments for people: JSON lines or tables, and pictures."""
 
 from __future__ import annotations
 
-import itertools
+import contextlib
+import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cobandits import plots
 from cobandits.cli.output import plot_directory, to_json, writing
-from cobandits.cli.standings import print_standings
-from cobandits.lab import Cell, Experiment, Tuning, run_all, tuned
+from cobandits.cli.standings import Standings, print_standings, standings
+from cobandits.lab import Experiment, Record, Simulation, in_order, run_all, tuned
+from cobandits.lab.runner import Runner
 from cobandits.progress import ProgressBar
-from cobandits.traces import Trace
 
-__all__ = ["Result", "report"]
+__all__ = ["Result", "draw", "file_name", "report"]
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
-    """A cell that was run, and what its policy is called."""
+    """An experiment that was run: the records of each policy by trial."""
 
-    label: str
-    cell: Cell
-    trace: Trace
+    experiment: Experiment
+    records: dict[str, list[Record]] = field(default_factory=dict)
+    notes: Sequence[str] = ()  # on tuning
 
-    def record(self) -> dict[str, object]:
-        """Return what happened as JSON can hold it."""
-        cell, trace = self.cell, self.trace
-        last = trace.fits[-1] if trace.fits else None
-        return {
-            "policy": cell.policy,
-            "label": self.label,
-            "parameters": dict(cell.policy_parameters),
-            "environment": cell.environment,
-            "environment_parameters": dict(cell.environment_parameters),
-            "rank": cell.rank,
-            "rounds": cell.rounds,
-            "seed": cell.seed,
-            "trial": cell.trial,
-            "regret_per_task": trace.regret_per_task,
-            "mean_reward": trace.mean_reward,
-            "decisions": trace.decisions,
-            "fits": len(trace.fits),
-            "error": last and last.error,
-            "distance": last and last.distance,
-            "seconds": trace.seconds_deciding + trace.seconds_learning,
-            "seconds_deciding": trace.seconds_deciding,
-            "seconds_learning": trace.seconds_learning,
-            "identity": cell.identity,
-        }
+    @property
+    def heading(self) -> str:
+        """Which of several experiments it is."""
+        return ", ".join(f"{key} = {value}" for key, value in self.experiment.varied.items())
+
+    @property
+    def standings(self) -> Standings:
+        """How its policies compare."""
+        return standings(self.records, self.notes)
 
 
-def report(experiment: Experiment, *, jobs: int, as_json: bool, plot: Path | None) -> None:
-    """Run an experiment, print what happened, and draw it."""
-    experiment.check()
+def report(
+    experiments: Sequence[Experiment],
+    *,
+    jobs: int,
+    as_json: bool,
+    plot: Path | None = None,
+    run: Runner = run_all,
+) -> list[Result]:
+    """Run experiments, print what happened, and draw it."""
     if plot is not None:
         plot_directory(plot)
-    notes: list[Tuning] = []
-    traces: dict[str, list[Trace]] = {}
     with ProgressBar(hidden=as_json and sys.stdout.isatty()) as bar:  # lines would disturb it
-        if experiment.tune:
-            bar.stage("tuning")
-            experiment, notes = tuned(experiment, jobs=jobs, progress=bar.update)
+        results = [_tuned(experiment, jobs, bar, run) for experiment in experiments]
         bar.stage("running")
-        for result in _run(experiment, jobs, bar):
-            traces.setdefault(result.label, []).append(_light(result.trace))
+        for label, cell, record in _run(results, jobs, bar, run):
             if as_json:
-                print(to_json(result.record()), flush=True)
+                print(to_json(_line(label, cell, record)), flush=True)
     if not as_json:
-        print_standings(traces, [str(note) for note in notes])
+        _print(results)
     if plot is not None:
-        _draw(experiment, traces, plot)
+        draw(results, plot)
+    return results
 
 
-def _run(experiment: Experiment, jobs: int, bar: ProgressBar) -> Iterator[Result]:
-    done = run_all(experiment.cells(), jobs=jobs, progress=bar.update)
-    for (cell, trace), candidate in zip(done, itertools.cycle(experiment.candidates)):
-        yield Result(label=candidate.label, cell=cell, trace=trace)
+def draw(results: Sequence[Result], directory: Path) -> dict[str, Path]:
+    """Draw the regret by round, a picture an experiment.
+
+    Returns the path of each picture, without .svg and .png, by its caption.
+    """
+    drawn = {}
+    for result in results:
+        experiment, curves = result.experiment, _curves(result)
+        if not all(np.isfinite(curve).all() for trials in curves.values() for curve in trials):
+            print(
+                f"cobandits: no picture: nobody knows the regret in {experiment.environment}",
+                file=sys.stderr,
+            )
+            return {}
+        stem = directory / file_name(f"regret {result.heading}")
+        with writing(directory):
+            plots.save(plots.regret(curves, experiment.setting), stem)
+        drawn[f"Regret by round. {result.heading}".strip()] = stem
+    return drawn
 
 
-def _light(trace: Trace) -> Trace:
-    """Return a trace with the mean over tasks in place of each task: that is all that is shown."""
-    return replace(trace, regret=trace.regret.mean(axis=1, keepdims=True))
+def file_name(text: str) -> str:
+    """Return a text as a file or directory may be called.
+
+    >>> file_name("../my first: try")
+    'my-first-try'
+    """
+    return re.sub(r"[^\w.]+", "-", text).strip("-.") or "unnamed"
 
 
-def _draw(experiment: Experiment, traces: dict[str, list[Trace]], directory: Path) -> None:
-    curves = {label: [trace.cumulative for trace in group] for label, group in traces.items()}
-    if not all(np.isfinite(curve).all() for trials in curves.values() for curve in trials):
-        print(
-            f"cobandits: no picture: nobody knows the regret in {experiment.environment}",
-            file=sys.stderr,
-        )
-        return
-    with writing(directory):
-        plots.save(plots.regret(curves, experiment.setting), directory / "regret")
+def _tuned(experiment: Experiment, jobs: int, bar: ProgressBar, run: Runner) -> Result:
+    if not experiment.tune:
+        return Result(experiment=experiment)
+    bar.stage("tuning")
+    best, notes = tuned(experiment, jobs=jobs, progress=bar.update, run=run)
+    return Result(experiment=best, notes=[str(note) for note in notes])
+
+
+def _run(
+    results: Sequence[Result], jobs: int, bar: ProgressBar, run: Runner
+) -> Iterator[tuple[str, Simulation, Record]]:
+    """Run the cells of all experiments, and put each record where it belongs, in order."""
+    plan = [
+        (result, candidate.label, cell)
+        for result in results
+        for cell, candidate in zip(result.experiment.cells(), cycle(result.experiment.candidates))
+    ]
+    cells = [cell for *_, cell in plan]
+    with contextlib.closing(run(cells, jobs=jobs, progress=bar.update)) as done:
+        for (result, label, cell), (_, record) in zip(plan, in_order(cells, done), strict=True):
+            result.records.setdefault(label, []).append(record)
+            yield label, cell, record
+
+
+def _line(label: str, cell: Simulation, record: Record) -> dict[str, object]:
+    """Return what happened in a cell as JSON can hold it."""
+    fits = {name: np.asarray(record[name]) for name in ("fit_errors", "fit_distances")}
+    last = {name: float(values[-1]) if values.size else None for name, values in fits.items()}
+    seconds = {name: record[name] for name in ("seconds_deciding", "seconds_learning")}
+    return {
+        "policy": cell.policy,
+        "label": label,
+        "parameters": dict(cell.policy_parameters),
+        "environment": cell.environment,
+        "environment_parameters": dict(cell.environment_parameters),
+        "rank": cell.rank,
+        "rounds": cell.rounds,
+        "seed": cell.seed,
+        "trial": cell.trial,
+        **{name: record[name] for name in ("regret_per_task", "mean_reward", "decisions")},
+        "fits": fits["fit_errors"].size,
+        "error": last["fit_errors"],
+        "distance": last["fit_distances"],
+        "seconds": float(np.sum([*seconds.values()])),
+        **seconds,
+        "identity": cell.identity,
+    }
+
+
+def _print(results: Sequence[Result]) -> None:
+    for k, result in enumerate(results):
+        if result.heading:
+            print(f"{result.heading}:" if k == 0 else f"\n{result.heading}:")
+        print_standings(result.standings)
+
+
+def _curves(result: Result) -> dict[str, list[Floats]]:
+    """Return the regret by round of each policy and trial; straight between points kept."""
+    rounds = np.arange(1, result.experiment.rounds + 1)
+    return {
+        label: [_at(rounds, record["curve_rounds"], record["curve"]) for record in group]
+        for label, group in result.records.items()
+    }
+
+
+def _at(rounds: NDArray[np.int64], x: object, y: object) -> Floats:
+    kept = np.asarray(x, np.float64)
+    return np.interp(rounds[: int(kept[-1])], kept, np.asarray(y, np.float64))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cobandits.cli.results import report
-from cobandits.lab import read_experiment
+from cobandits.cli.output import plot_directory
+from cobandits.cli.pages import write_pages
+from cobandits.cli.results import draw, file_name, report
+from cobandits.cli.resuming import resumable
+from cobandits.lab import Store, read_experiments
 
 __all__ = ["run"]
 
@@ -22,13 +26,29 @@ def run(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a line, for each trial.")
     ] = False,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Draw the regret by round into DIR.")
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep results, pictures and report in DIR; results/NAME if not given.",
+        ),
     ] = None,
 ) -> None:
-    """Run the experiment that FILE describes.
+    """Run the experiment that FILE describes, and report on it.
 
     FILE says rounds, trials and seed, the environment and the policies with their parameters;
-    examples/experiment.toml is one to start from.
+    examples/experiment.toml is one to start from. What was run is kept: a run that was stopped
+    goes on where it was, and after a change of FILE only what changed is run.
     """
-    report(read_experiment(file), jobs=jobs, as_json=as_json, plot=plot)
+    experiments = read_experiments(file)
+    for experiment in experiments:
+        experiment.check()
+    directory = Path("results", file_name(experiments[0].name)) if out is None else out
+    plot_directory(directory)
+    with resumable(), Store(directory) as store:
+        results = report(experiments, jobs=jobs, as_json=as_json, run=store.run_all)
+    page = write_pages(results, draw(results, directory), directory)
+    for note in store.notes:
+        print(f"cobandits: {note}", file=sys.stderr)
+    if not as_json:
+        print(f"\nThe report: {page}")

@@ -151,7 +151,8 @@ def simulate(
         rank=told_rank(env, parameters) if rank is None or "rank" in parameters else rank,
         tune=tune,
     )
-    report(experiment, jobs=jobs, as_json=as_json, plot=plot)
+    experiment.check()
+    report([experiment], jobs=jobs, as_json=as_json, plot=plot)
 
 
 def _environment_parameters(env: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:

@@ -6,7 +6,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,66 +15,86 @@ from rich.table import Table
 from rich.text import Text
 
 from cobandits.cli.output import number
+from cobandits.lab import Record
 from cobandits.plots.regret import interval
-from cobandits.traces import Trace
 
-__all__ = ["print_standings"]
+__all__ = ["Standings", "print_standings", "standings"]
 
 Floats = NDArray[np.float64]
-Traces = Mapping[str, Sequence[Trace]]
+Records = Mapping[str, Sequence[Record]]  # of each policy, by trial
 
 _WIDTH = 80  # where the output is not a terminal, and at least
 
 
-def print_standings(traces: Traces, notes: Sequence[str] = ()) -> None:
-    """Print means over trials, a policy a row, the best first, and what needs attention.
+@dataclass(frozen=True, kw_only=True)
+class Standings:
+    """Means over trials, a policy a row, the best first, and what needs attention."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    legend: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def standings(records: Records, notes: Sequence[str] = ()) -> Standings:
+    """Return how policies compare.
 
     The best has the least regret or, where nobody knows that, the highest reward.
     """
+    regrets = _scores(records, "regret_per_task")
+    known = all(np.isfinite(values).all() for values in regrets.values())
+    score = ("regret a task", "above best") if known else ("mean reward", "below best")
+    return Standings(
+        header=("policy", *score, "error", "seconds", "us/decision"),
+        rows=tuple(_regrets(records, regrets) if known else _rewards(records)),
+        legend=_legend(len(next(iter(records.values()))), known),
+        notes=(*notes, *_advice(records)),
+    )
+
+
+def print_standings(shown: Standings) -> None:
+    """Print the table, what its columns mean, and the notes."""
     console = Console(highlight=False)
     console.width = max(_WIDTH, console.width) if sys.stdout.isatty() else _WIDTH
-    regrets = _scores(traces, "regret_per_task")
-    known = all(np.isfinite(values).all() for values in regrets.values())
-    console.print(_regrets(traces, regrets) if known else _rewards(traces))
-    n_trials = len(next(iter(traces.values())))
-    console.print(f"\n{_legend(n_trials, known)}", style="dim", markup=False)
-    for line in (*notes, *_advice(traces)):
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(shown.header[0], overflow="fold")
+    for name in shown.header[1:]:
+        table.add_column(name, justify="right", no_wrap=True)
+    for label, *figures in shown.rows:
+        table.add_row(Text(label), *figures)
+    console.print(table)
+    console.print("\n" + "\n".join(shown.legend), style="dim", markup=False)
+    for line in shown.notes:
         console.print(line, markup=False)
 
 
-def _regrets(traces: Traces, scores: Mapping[str, Floats]) -> Table:
+def _regrets(records: Records, scores: Mapping[str, Floats]) -> list[tuple[str, ...]]:
     order = sorted(scores, key=lambda label: float(scores[label].mean()))
-    table = _empty("regret a task", "above best")
-    for label in order:
-        above = "best" if label == order[0] else _plus(scores[label] - scores[order[0]])
-        table.add_row(Text(label), _shown(scores[label]), above, *_costs(traces[label]))
-    return table
+    gaps = {label: scores[label] - scores[order[0]] for label in order}
+    return [_row(label, scores[label], gaps[label], records[label], order[0]) for label in order]
 
 
-def _rewards(traces: Traces) -> Table:
-    scores = _scores(traces, "mean_reward")
+def _rewards(records: Records) -> list[tuple[str, ...]]:
+    scores = _scores(records, "mean_reward")
     means = {label: float(np.nan_to_num(x, nan=-math.inf).mean()) for label, x in scores.items()}
     order = sorted(means, key=lambda label: -means[label])
-    table = _empty("mean reward", "below best")
-    for label in order:
-        below = "best" if label == order[0] else _plus(scores[order[0]] - scores[label])
-        table.add_row(Text(label), _shown(scores[label]), below, *_costs(traces[label]))
-    return table
+    gaps = {label: scores[order[0]] - scores[label] for label in order}
+    return [_row(label, scores[label], gaps[label], records[label], order[0]) for label in order]
 
 
-def _empty(score: str, gap: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("policy", overflow="fold")
-    for name in (score, gap, "error", "seconds", "us/decision"):
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+def _row(
+    label: str, scores: Floats, gap: Floats, records: Sequence[Record], best: str
+) -> tuple[str, ...]:
+    return label, _shown(scores), "best" if label == best else _plus(gap), *_costs(records)
 
 
-def _scores(traces: Traces, name: Literal["regret_per_task", "mean_reward"]) -> dict[str, Floats]:
+def _scores(records: Records, name: str) -> dict[str, Floats]:
     """Return a figure of each policy by trial."""
-    return {
-        label: np.array([getattr(one, name) for one in group]) for label, group in traces.items()
-    }
+    return {label: _column(group, name) for label, group in records.items()}
+
+
+def _column(records: Sequence[Record], name: str) -> Floats:
+    return np.array([record[name] for record in records], np.float64)
 
 
 def _shown(values: Floats) -> str:
@@ -87,35 +107,40 @@ def _plus(values: Floats) -> str:
     return text if text.startswith("-") else f"+{text}"
 
 
-def _costs(traces: Sequence[Trace]) -> list[str]:
+def _costs(records: Sequence[Record]) -> tuple[str, str, str]:
     """Return the error of the last fits, and where the time went; means over trials."""
-    errors = [trace.fits[-1].error if trace.fits else math.nan for trace in traces]
-    seconds = [trace.seconds_deciding + trace.seconds_learning for trace in traces]
-    decisions = sum(trace.decisions for trace in traces)
-    deciding = sum(trace.seconds_deciding for trace in traces)
-    return [
+    errors = [_last(record["fit_errors"]) for record in records]
+    deciding = _column(records, "seconds_deciding")
+    seconds = deciding + _column(records, "seconds_learning")
+    decisions = float(_column(records, "decisions").sum())
+    return (
         number(float(np.mean(errors))),
-        number(float(np.mean(seconds))),
-        number(1e6 * deciding / decisions if decisions else math.nan),
-    ]
+        number(float(seconds.mean())),
+        number(1e6 * float(deciding.sum()) / decisions if decisions else math.nan),
+    )
 
 
-def _legend(n_trials: int, known: bool) -> str:
+def _last(values: object) -> float:
+    return float(values[-1]) if isinstance(values, list) and values else math.nan
+
+
+def _legend(n_trials: int, known: bool) -> tuple[str, ...]:
     means = f"Means over {n_trials} trials, ± a 95 % t-interval" if n_trials > 1 else "One trial"
-    lines = [
+    lines = (
         f"{means}; the best first.",
         f"{'Above' if known else 'Below'} best: paired, trial by trial.",
         "Error: of theta, relative, at the last fit.",
         "Seconds: deciding and learning, a trial; us/decision: deciding alone.",
-    ]
-    return "\n".join(lines if known else ["Nobody knows the regret here.", *lines])
+    )
+    return lines if known else ("Nobody knows the regret here.", *lines)
 
 
-def _advice(traces: Traces) -> list[str]:
+def _advice(records: Records) -> list[str]:
     """Return one line for each policy and way in which its fits did not converge."""
     lines = []
-    for label, group in traces.items():
-        ended = Counter(fit.status for trace in group for fit in trace.fits)
+    for label, group in records.items():
+        said = (str(record["fit_statuses"]) for record in group)
+        ended = Counter(status for text in said if text for status in text.split(","))
         lines += [
             f"{label}: {count} of {ended.total()} fits ended as {status!r}"
             for status, count in ended.items()

@@ -85,6 +85,11 @@ class Replay:
         return float(np.sqrt(np.mean(deviations**2)))
 
     @property
+    def n_rounds(self) -> int:
+        """How many rounds the log has."""
+        return sum(1 for _ in _bounds(self._logged.codes, len(self._logged)))
+
+    @property
     def paying(self) -> Floats:
         """With which probability each decision of the log pays at all, (n,)."""
         p = self._logged.probabilities

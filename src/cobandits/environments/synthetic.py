@@ -96,8 +96,9 @@ class Synthetic:
             raise ConfigurationError(f"noise-std must be finite and >= 0, got {self.noise_std}")
         if self.condition is not None and not 1 <= self.condition < np.inf:
             raise ConfigurationError(f"condition must be finite and >= 1, got {self.condition}")
-        if not np.isfinite(self.shift):
-            raise ConfigurationError(f"shift must be finite, got {self.shift}")
+        for name in ("shift", "turn"):
+            if not np.isfinite(getattr(self, name)):
+                raise ConfigurationError(f"{name} must be finite, got {getattr(self, name)}")
         if not 0 <= self.correlation < 1:
             raise ConfigurationError(f"correlation must be in [0, 1), got {self.correlation}")
         if self.n_arms < 1:

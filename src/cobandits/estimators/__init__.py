@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 from cobandits.discovery import named_classes, pick
+from cobandits.errors import ConfigurationError
 from cobandits.estimators.altgd import AltGD
 from cobandits.estimators.altgdmin import AltGDMin, spectral_start
 from cobandits.estimators.base import Estimator
@@ -41,12 +43,18 @@ def available() -> dict[str, type[Estimator]]:
     return named_classes(__name__)
 
 
-def make(name: str, rank: int | None) -> Estimator:
+def make(name: str, rank: int | None, **parameters: Any) -> Estimator:
     """Return the estimator of this name, with the rank if it takes one and one is given.
 
-    >>> make("altgdmin", rank=3).rank
+    >>> make("altgdmin", rank=3, iterations=50).rank
     3
     """
     kind: Callable[..., Estimator] = pick("estimator", name, available())
-    takes_rank = rank is not None and "rank" in inspect.signature(kind).parameters
-    return kind(rank=rank) if takes_rank else kind()
+    known = inspect.signature(kind).parameters
+    if unknown := sorted(set(parameters) - set(known)):
+        raise ConfigurationError(
+            f"the estimator {name} has no parameter {', '.join(unknown)}; it has: "
+            f"{', '.join(known)}"
+        )
+    told = {"rank": rank} if rank is not None and "rank" in known else {}
+    return kind(**{**told, **parameters})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import replace
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ Floats = NDArray[np.floating]
 Progress = Callable[[int, int, float], None]  # iteration, limit, cost
 
 
+@runtime_checkable
 class Estimator(Protocol):
     """Fits a theta a task to the rows of many tasks. Its fields are its configuration."""
 

@@ -1,21 +1,29 @@
 """Experiments: policies side by side on the same rounds, over many trials.
 
-An experiment is a list of cells. A cell is plain data, and its result depends on nothing else:
+An experiment is a list of cells. A cell is plain data, and its record depends on nothing else:
 where it runs, in which order and beside which others does not matter.
 """
 
-from cobandits.lab.cells import Cell, run
-from cobandits.lab.experiments import Candidate, Experiment, read_experiment, told_rank
-from cobandits.lab.runner import run_all
+from cobandits.lab.cells import Cell, Estimation, Record, Simulation
+from cobandits.lab.experiments import Candidate, Experiment, read_experiments, told_rank
+from cobandits.lab.reproduction import Reproduction, reproduce
+from cobandits.lab.runner import in_order, run_all
+from cobandits.lab.store import Store
 from cobandits.lab.tuning import Tuning, tune, tuned
 
 __all__ = [
     "Candidate",
     "Cell",
+    "Estimation",
     "Experiment",
+    "Record",
+    "Reproduction",
+    "Simulation",
+    "Store",
     "Tuning",
-    "read_experiment",
-    "run",
+    "in_order",
+    "read_experiments",
+    "reproduce",
     "run_all",
     "told_rank",
     "tune",

@@ -1,43 +1,116 @@
-"""The smallest piece of an experiment: one policy in one trial of one environment."""
+"""The smallest piece of an experiment: one policy, or one estimator, in one trial.
+
+A cell is plain data, and its record depends on nothing else (but for the times in it): where it
+runs, in which order and beside which others does not matter.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from importlib.metadata import version
+from time import perf_counter
+from typing import ClassVar
 
-from cobandits import environments, policies
-from cobandits.environments import Environment
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits import environments, estimators, policies
+from cobandits.decisions import Round
+from cobandits.environments import Environment, Synthetic
 from cobandits.errors import ConfigurationError
+from cobandits.estimate import Estimate
+from cobandits.estimators import LowRank
+from cobandits.metrics import relative_error
 from cobandits.policies import Policy
+from cobandits.randomness import stream
 from cobandits.simulate import simulate
 from cobandits.traces import Trace
 
-__all__ = ["Cell", "Parameters", "make_policy", "run"]
+__all__ = ["Cell", "Estimation", "Parameters", "Record", "Simulation", "Within"]
 
 Parameters = Mapping[str, str | int | float | bool | None]
+Record = dict[str, str | int | float | list[int] | list[float] | None]
+Within = Callable[[int, int], None]  # steps done, steps in all
+
+_POINTS = 500  # of a curve that is kept, at most
+_ROOM = 2**28  # bytes of arms that are remembered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One policy in one trial of one environment, as plain data.
+class Cell(ABC):
+    """One trial of something, as plain data."""
+
+    kind: ClassVar[str]
+
+    seed: int = 0
+    trial: int = 0  # negative ones are for tuning, and never reported
+
+    @property
+    def identity(self) -> str:
+        """A digest of all that the cell says and of the release, whatever the order of parameters.
+
+        So records of another release, which may compute otherwise, are not taken for its own.
+        """
+        return hashlib.sha256(self.configuration.encode()).hexdigest()
+
+    @property
+    def configuration(self) -> str:
+        """All that the cell says, and the release that runs it, as JSON."""
+        said = {"release": version("cobandits"), "kind": self.kind, **asdict(self)}
+        try:
+            return json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"the parameters of {self} must be finite numbers, texts, true or false: {error}"
+            ) from error
+
+    @property
+    def world(self) -> str:
+        """What it meets: cells of the same world are quicker one after the other."""
+        return self.identity
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """How long it is, for a progress bar."""
+
+    @abstractmethod
+    def record(self, progress: Within | None = None) -> Record:
+        """Run the cell, and return what happened: flat, as a row of a table."""
+
+    def run(self, progress: Within | None = None) -> Record:
+        """Run the cell; the record begins with what the cell is."""
+        began = perf_counter()
+        record = self.record(progress)
+        known: Record = {"identity": self.identity, "configuration": self.configuration}
+        return {**known, "kind": self.kind, **record, "seconds": perf_counter() - began}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulation(Cell):
+    """One policy in one trial of one environment.
 
     Parameters
     ----------
     rank : int, optional
         What policies are told; the environment's own rank, if it has one, where not given.
-    trial : int
-        Environments and policies draw from streams of the seed and the trial. Trials that
-        are reported count from 0; negative ones are for tuning.
 
     Examples
     --------
-    >>> a = Cell(environment="synthetic", policy="ridge", rounds=9, policy_parameters={"ridge": 1})
-    >>> b = Cell(environment="synthetic", policy="ridge", rounds=9, policy_parameters={"ridge": 2})
-    >>> len(a.identity), a.identity == b.identity
-    (64, False)
+    >>> size = {"dim": 5, "n_tasks": 3, "rank": 1}
+    >>> cell = Simulation(
+    ...     environment="synthetic", environment_parameters=size, policy="ridge", rounds=20
+    ... )
+    >>> cell.run()["regret_per_task"] == cell.run()["regret_per_task"]
+    True
     """
+
+    kind: ClassVar[str] = "simulation"
 
     environment: str
     environment_parameters: Parameters = field(default_factory=dict)
@@ -45,50 +118,145 @@ class Cell:
     policy_parameters: Parameters = field(default_factory=dict)
     rank: int | None = None
     rounds: int
-    seed: int = 0
-    trial: int = 0
 
     @property
-    def identity(self) -> str:
-        """A digest of all that the cell says, whatever the order of its parameters."""
-        try:
-            text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"the parameters of {self} must be finite numbers, texts, true or false: {error}"
-            ) from error
-        return hashlib.sha256(text.encode()).hexdigest()
+    def steps(self) -> int:
+        """The rounds."""
+        return self.rounds
 
     def __str__(self) -> str:
         said = ",".join(f"{key}={value}" for key, value in self.policy_parameters.items())
         policy = f"{self.policy}:{said}" if said else self.policy
         return f"{policy} on {self.environment}, trial {self.trial}"
 
+    def record(self, progress: Within | None = None) -> Record:
+        """Let the policy play, and return its regret, its fits and its times."""
+        world = _world(self.world)
+        policy = self.make_policy(world.environment)
+        trace = simulate(policy, world, self.rounds, self.seed, trial=self.trial, progress=progress)
+        return {"environment": self.environment, "policy": self.policy, **_told(trace, self.trial)}
 
-def run(cell: Cell, progress: Callable[[int, int], None] | None = None) -> Trace:
-    """Run a cell; the result depends on nothing but what the cell says.
+    @property
+    def world(self) -> str:
+        """What the policy meets, as JSON."""
+        said = [self.environment, self.environment_parameters, self.rounds, self.seed, self.trial]
+        return json.dumps(said, sort_keys=True)
 
-    >>> size = {"dim": 5, "n_tasks": 3, "rank": 1}
-    >>> cell = Cell(environment="synthetic", environment_parameters=size, policy="ridge", rounds=20)
-    >>> run(cell).regret_per_task == run(cell).regret_per_task
-    True
+    def make_policy(self, environment: Environment) -> Policy:
+        """Make the policy, fresh, for its environment."""
+        rank = getattr(environment, "rank", None) if self.rank is None else self.rank
+        return policies.make(
+            self.policy,
+            self.policy_parameters,
+            rounds=self.rounds,
+            dim=environment.dim,
+            n_tasks=environment.n_tasks,
+            rank=rank,
+            noise_std=environment.noise_std,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimation(Cell):
+    """One estimator on the rows of one trial of the synthetic environment.
+
+    The error of theta is noted after each iteration, as in Figure 2 of the paper.
     """
-    environment = environments.make(cell.environment, cell.environment_parameters)
-    policy = make_policy(cell, environment)
-    return simulate(
-        policy, environment, cell.rounds, cell.seed, trial=cell.trial, progress=progress
-    )
+
+    kind: ClassVar[str] = "estimation"
+
+    environment_parameters: Parameters
+    n_rows: int
+    estimator: str
+    estimator_parameters: Parameters = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        """The rows of a task."""
+        return self.n_rows
+
+    def __str__(self) -> str:
+        return f"{self.estimator} on {self.n_rows} rows a task, trial {self.trial}"
+
+    def record(self, progress: Within | None = None) -> Record:
+        """Fit, and return the error by iteration and that of the least-squares optimum."""
+        made = environments.make("synthetic", self.environment_parameters)
+        assert isinstance(made, Synthetic)
+        problem = made.problem(n_rows=self.n_rows, seed=self.seed, trial=self.trial)
+        estimator = estimators.make(self.estimator, made.rank, **self.estimator_parameters)
+        rng = stream(self.seed, "estimator", self.trial)
+        fitted = estimator.fit(problem.tasks, truth=problem.theta, rng=rng)
+        truth = Estimate(basis=problem.basis, weights=problem.weights, labels=problem.tasks.labels)
+        optimum = LowRank(rank=truth.rank).fit(problem.tasks, start=truth)
+        errors = fitted.history.errors
+        if progress is not None:
+            progress(self.steps, self.steps)
+        return {
+            "estimator": self.estimator,
+            "trial": self.trial,
+            "error": relative_error(fitted.theta, problem.theta),
+            "floor": relative_error(optimum.theta, problem.theta),
+            "iterations": fitted.status.iterations,
+            "status": fitted.status.outcome,
+            "errors": [] if errors is None else errors.tolist(),
+        }
 
 
-def make_policy(cell: Cell, environment: Environment) -> Policy:
-    """Make the cell's policy, fresh, for its environment."""
-    rank = getattr(environment, "rank", None) if cell.rank is None else cell.rank
-    return policies.make(
-        cell.policy,
-        cell.policy_parameters,
-        rounds=cell.rounds,
-        dim=environment.dim,
-        n_tasks=environment.n_tasks,
-        rank=rank,
-        noise_std=environment.noise_std,
-    )
+class _World:
+    """The rounds of an environment, remembered for the next policy that meets them."""
+
+    name: ClassVar[str] = "remembered"
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.dim, self.n_tasks = environment.dim, environment.n_tasks
+        self.noise_std = environment.noise_std
+        self._drawn: list[Round] = []
+
+    def rounds(self, n_rounds: int, *, seed: int, trial: int = 0) -> Iterator[Round]:
+        """Draw the rounds the first time, if there is room for them."""
+        if self._drawn:
+            yield from self._drawn
+            return
+        drawn, room = [], float(_ROOM)
+        for asked in self.environment.rounds(n_rounds, seed=seed, trial=trial):
+            room -= asked.arms.nbytes
+            if room > 0:
+                drawn.append(asked)
+            yield asked
+        self._drawn = drawn if room > 0 else []
+
+
+@lru_cache(maxsize=1)
+def _world(said: str) -> _World:
+    name, parameters, *_ = json.loads(said)
+    return _World(environments.make(name, parameters))
+
+
+def _told(trace: Trace, trial: int) -> Record:
+    """Return a trace as a flat record; a long curve by points that are evenly spread."""
+    at = _spread(len(trace.regret))
+    return {
+        "trial": trial,
+        "regret_per_task": trace.regret_per_task,
+        "mean_reward": trace.mean_reward,
+        "mean_reward_error": trace.mean_reward_error,
+        "rewarded": int(trace.rewarded.sum()),
+        "decisions": trace.decisions,
+        "seconds_deciding": trace.seconds_deciding,
+        "seconds_learning": trace.seconds_learning,
+        "curve_rounds": (at + 1).tolist(),
+        "curve": trace.cumulative[at].tolist(),
+        "fit_rounds": [fit.round for fit in trace.fits],
+        "fit_errors": [fit.error for fit in trace.fits],
+        "fit_distances": [fit.distance for fit in trace.fits],
+        "fit_statuses": ",".join(fit.status for fit in trace.fits),
+        "fit_trouble": next((fit.message for fit in trace.fits if fit.status != "converged"), ""),
+    }
+
+
+def _spread(n_rounds: int) -> NDArray[np.int64]:
+    """Return which rounds of a curve are kept: all of a short one, always the last."""
+    if n_rounds <= _POINTS:
+        return np.arange(n_rounds)
+    return np.unique(np.linspace(0, n_rounds - 1, _POINTS).round().astype(np.int64))

@@ -5,18 +5,20 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from cobandits import environments
 from cobandits.errors import ConfigurationError
-from cobandits.lab.cells import Cell, Parameters, make_policy
+from cobandits.lab.cells import Parameters, Simulation
 
-__all__ = ["Candidate", "Experiment", "read_experiment", "told_rank"]
+__all__ = ["Candidate", "Experiment", "read_experiments", "told_rank"]
 
 _RANK = 4  # what policies are told where nobody knows the rank
 
-_KEYS = ("name", "rounds", "trials", "seed", "rank", "tune", "environment", "policy")
+_SCALARS = ("name", "rounds", "trials", "seed", "rank", "tune")
+_KEYS = (*_SCALARS, "environment", "vary", "policy")
 _KINDS: dict[str, type] = {
     "name": str,
     "rounds": int,
@@ -25,6 +27,7 @@ _KINDS: dict[str, type] = {
     "rank": int,
     "tune": bool,
     "environment": dict,
+    "vary": dict,
     "policy": list,
 }
 
@@ -48,6 +51,8 @@ class Experiment:
         What policies are told; the environment's own rank, if it has one, where not given.
     tune : bool
         Whether parameters that are not given are tuned, on trials of their own.
+    varied
+        Which of several experiments this is: the environment's parameters that differ.
 
     Examples
     --------
@@ -71,6 +76,7 @@ class Experiment:
     seed: int = 0
     rank: int | None = None
     tune: bool = False
+    varied: Parameters = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, least in (("rounds", 1), ("trials", 1), ("seed", 0)):
@@ -86,7 +92,7 @@ class Experiment:
                 f"two policies are called {', '.join(twice)}; give one of them a label of its own"
             )
 
-    def cells(self, trials: Sequence[int] | None = None) -> list[Cell]:
+    def cells(self, trials: Sequence[int] | None = None) -> list[Simulation]:
         """Return the cells: all policies of a trial, then those of the next one."""
         numbers = range(self.trials) if trials is None else trials
         return [self._cell(one, trial) for trial in numbers for one in self.candidates]
@@ -95,7 +101,7 @@ class Experiment:
         """Make the environment and every policy once, so that errors come before work."""
         environment = environments.make(self.environment, self.environment_parameters)
         for candidate in self.candidates:
-            make_policy(self._cell(candidate, 0), environment)
+            self._cell(candidate, 0).make_policy(environment)
 
     @property
     def setting(self) -> str:
@@ -106,8 +112,8 @@ class Experiment:
         ]
         return ", ".join([self.environment, *said])
 
-    def _cell(self, candidate: Candidate, trial: int) -> Cell:
-        return Cell(
+    def _cell(self, candidate: Candidate, trial: int) -> Simulation:
+        return Simulation(
             environment=self.environment,
             environment_parameters=self.environment_parameters,
             policy=candidate.name,
@@ -131,19 +137,20 @@ def told_rank(environment: str, parameters: Parameters) -> int | None:
     return None if hasattr(made, "rank") else min(_RANK, made.dim, made.n_tasks)
 
 
-def read_experiment(path: str | Path) -> Experiment:
-    r"""Read an experiment from a TOML file.
+def read_experiments(path: str | Path) -> list[Experiment]:
+    r"""Read an experiment from a TOML file: one, or one for each combination of what varies.
 
     The file has ``rounds``, and may have ``name``, ``trials``, ``seed``, ``rank`` and ``tune``;
     a table ``[environment]`` and for each policy a table ``[[policy]]``, both with a ``name``
-    and parameters. A policy may have a ``label``.
+    and parameters. A policy may have a ``label``. A table ``[vary]`` has lists of values for
+    parameters of the environment.
 
     >>> import tempfile
     >>> text = "rounds = 9\npolicy = [{name = 'ridge'}]\nenvironment = {name = 'digits'}"
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     path = Path(directory, "one.toml")
     ...     _ = path.write_text(text)
-    ...     read_experiment(path).candidates
+    ...     read_experiments(path)[0].candidates
     (Candidate(name='ridge', label='ridge', parameters={}),)
     """
     path = Path(path)
@@ -156,17 +163,23 @@ def read_experiment(path: str | Path) -> Experiment:
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is no TOML: {error}") from error
     try:
-        return _experiment(content, path.stem)
+        return _experiments(content, path.stem)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from error
 
 
-def _experiment(content: Mapping[str, Any], name: str) -> Experiment:
+def _experiments(content: Mapping[str, Any], name: str) -> list[Experiment]:
     _check_keys(content)
+    grid = {key: _values(values, key) for key, values in content.get("vary", {}).items()}
+    combinations = (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
+    return [_experiment(content, name, varied) for varied in combinations]
+
+
+def _experiment(content: Mapping[str, Any], name: str, varied: Parameters) -> Experiment:
     environment = _named(content["environment"], "[environment]")
     tables = [_named(table, "[[policy]]") for table in content["policy"]]
-    parameters = _parameters(environment, "name")
-    scalars = {key: content[key] for key in _KEYS[:-2] if key in content}
+    parameters = {**_parameters(environment, "name"), **varied}
+    scalars = {key: content[key] for key in _SCALARS if key in content}
     if "rank" not in scalars:
         scalars["rank"] = told_rank(environment["name"], parameters)
     return Experiment(
@@ -174,7 +187,17 @@ def _experiment(content: Mapping[str, Any], name: str) -> Experiment:
         environment=environment["name"],
         environment_parameters=parameters,
         candidates=tuple(_candidate(table) for table in tables),
+        varied=varied,
     )
+
+
+def _values(values: object, key: str) -> list[Any]:
+    """Return the values of a parameter that varies."""
+    if not isinstance(values, list) or not values:
+        raise ConfigurationError(f"{key} of [vary] must be a list of values, got {values!r}")
+    for value in values:
+        _parameters({key: value})
+    return values
 
 
 def _check_keys(content: Mapping[str, Any]) -> None:
@@ -193,7 +216,7 @@ def _words(kind: type) -> str:
         str: "a text",
         int: "a whole number",
         bool: "true or false",
-        dict: "a table, [environment]",
+        dict: "a table",
         list: "a list of tables, each [[policy]]",
     }[kind]
 

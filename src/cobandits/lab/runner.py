@@ -3,80 +3,113 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import math
 import multiprocessing
+import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from typing import Protocol
 
+from cobandits.datasets import KNOWN
 from cobandits.errors import CobanditsError, ConfigurationError, DataError, MissingExtraError
-from cobandits.lab.cells import Cell, run
-from cobandits.traces import Trace
+from cobandits.lab.cells import Cell, Record, Within
 
-__all__ = ["Progress", "run_all"]
+__all__ = ["Progress", "Results", "Runner", "in_order", "run_all"]
 
-Progress = Callable[[int, int, str], None]  # rounds done, rounds in all, what is done now
+Progress = Callable[[int, int, str], None]  # steps done, steps in all, what is done now
+Results = Generator[tuple[Cell, Record], None, None]  # close it to end what is under way
+Batch = tuple[Cell, ...]  # of one world, run one after the other in one process
+
+_AHEAD = 8  # batches that wait for each process, so that none is ever idle
+_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
-def run_all(
-    cells: Sequence[Cell], *, jobs: int = 1, progress: Progress | None = None
-) -> Iterator[tuple[Cell, Trace]]:
-    """Run cells, and yield each with its trace, in the order of the cells.
+class Runner(Protocol):
+    """What runs cells: ``run_all``, or a store that already has some of their records."""
 
-    Linear algebra has one thread, so that results are the same bit for bit however many
+    def __call__(
+        self, cells: Sequence[Cell], *, jobs: int = 1, progress: Progress | None = None
+    ) -> Results:
+        """Yield each cell with its record."""
+        ...
+
+
+def run_all(cells: Sequence[Cell], *, jobs: int = 1, progress: Progress | None = None) -> Results:
+    """Run cells, and yield each with its record as it is done; cells that are equal run once.
+
+    Linear algebra has one thread, so that records are the same bit for bit however many
     processes there are, and processes do not fight for the machine.
 
     Parameters
     ----------
     jobs : int
-        Processes; with 1, this one alone.
+        Processes; with 1, this one alone, and cells are done in their order.
     progress
-        Called with the rounds done, the rounds in all, and what is done now.
+        Called with the steps done, the steps in all, and what is done now.
 
     Examples
     --------
+    >>> from cobandits.lab import Simulation
     >>> size = {"dim": 5, "n_tasks": 3, "rank": 1}
     >>> cells = [
-    ...     Cell(environment="synthetic", environment_parameters=size, policy=name, rounds=20)
+    ...     Simulation(environment="synthetic", environment_parameters=size, policy=name, rounds=20)
     ...     for name in ("random", "ridge")
     ... ]
-    >>> [trace.policy for _, trace in run_all(cells)]
+    >>> [record["policy"] for _, record in run_all(cells)]
     ['random', 'ridge']
     """
     if jobs < 1:
         raise ConfigurationError(f"jobs must be at least 1, got {jobs}")
-    jobs = min(jobs, len(cells))
-    yield from _one_by_one(cells, progress) if jobs <= 1 else _in_processes(cells, jobs, progress)
+    distinct = list({cell.identity: cell for cell in reversed(cells)}.values())[::-1]
+    jobs = min(jobs, len(distinct))
+    if jobs <= 1:
+        yield from _one_by_one(distinct, progress)
+    else:
+        yield from _in_processes(distinct, jobs, progress)
 
 
-def _one_by_one(cells: Sequence[Cell], progress: Progress | None) -> Iterator[tuple[Cell, Trace]]:
-    done, total = 0, sum(cell.rounds for cell in cells)
+def in_order(cells: Sequence[Cell], results: Results) -> Results:
+    """Yield every cell with its record, in the order of the cells, as soon as that can be."""
+    known: dict[str, Record] = {}
+    for cell in cells:
+        identity = cell.identity
+        while identity not in known:
+            done, record = next(results)
+            known[done.identity] = record
+        yield cell, known[identity]
+
+
+def _one_by_one(cells: Sequence[Cell], progress: Progress | None) -> Results:
+    done, total = 0, sum(cell.steps for cell in cells)
     for cell in cells:
         inside = None if progress is None else _inside(progress, done, total, str(cell))
-        yield cell, _run_named(cell, inside)
-        done += cell.rounds
+        with _one_thread():
+            record = _run_named(cell, inside)
+        done += cell.steps
+        if progress is not None:
+            progress(done, total, str(cell))
+        yield cell, record
 
 
-def _inside(progress: Progress, before: int, total: int, text: str) -> Callable[[int, int], None]:
-    """Return what a cell calls after each round."""
+def _inside(progress: Progress, before: int, total: int, text: str) -> Within:
+    """Return what a cell calls after each step."""
     return lambda n, _: progress(before + n, total, text)
 
 
-def _in_processes(
-    cells: Sequence[Cell], jobs: int, progress: Progress | None
-) -> Iterator[tuple[Cell, Trace]]:
+def _in_processes(cells: Sequence[Cell], jobs: int, progress: Progress | None) -> Results:
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare)
+    done, total = 0, sum(cell.steps for cell in cells)
     try:
-        with _interrupts_ignored():
-            futures = [pool.submit(_run_named, cell) for cell in cells]
-        if progress is not None:
-            _count_rounds(cells, futures, progress)
-        futures.reverse()
-        for cell in cells:
-            yield cell, _result(cell, futures.pop())  # and forget it: traces can be large
+        for cell, record in _fed(pool, _queue(_batches(cells, jobs), jobs), jobs):
+            done += cell.steps
+            if progress is not None:
+                progress(done, total, str(cell))
+            yield cell, record
     except BaseException:  # also an interrupt, or a caller that wants no more
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in set(multiprocessing.active_children()) - others:
@@ -85,43 +118,101 @@ def _in_processes(
     pool.shutdown()
 
 
-def _count_rounds(
-    cells: Sequence[Cell], futures: Sequence[Future[Trace]], progress: Progress
-) -> None:
-    """Report the rounds of each cell when it is done."""
-    total, done = sum(cell.rounds for cell in cells), 0
+def _fed(pool: ProcessPoolExecutor, waiting: list[Batch], jobs: int) -> Results:
+    """Give the pool a few batches at a time, the last of the list first."""
+    under_way: dict[Future[list[Record]], Batch] = {}
 
-    def report(cell: Cell, _: Future[Trace]) -> None:
-        nonlocal done
-        done += cell.rounds
-        progress(done, total, str(cell))
+    def feed() -> None:
+        while waiting and len(under_way) < jobs * _AHEAD:
+            batch = waiting.pop()
+            under_way[pool.submit(_run_batch, batch)] = batch
 
-    for cell, future in zip(cells, futures, strict=True):
-        future.add_done_callback(functools.partial(report, cell))
+    with _interrupts_ignored():  # the processes start here
+        feed()
+    while under_way:
+        finished, _ = wait(under_way, return_when=FIRST_COMPLETED)
+        # what succeeded first: a failure ends the run, and must not take results with it
+        for future in sorted(finished, key=lambda future: future.exception() is not None):
+            batch = under_way.pop(future)
+            yield from zip(batch, _results(batch, future), strict=True)
+        feed()
 
 
-def _result(cell: Cell, future: Future[Trace]) -> Trace:
+def _batches(cells: Sequence[Cell], jobs: int) -> list[Batch]:
+    """Put cells of one world together, as far as there is work for all processes."""
+    most = max(1, len(cells) // (_AHEAD * jobs))
+    worlds: dict[str, list[Cell]] = {}
+    for cell in cells:
+        worlds.setdefault(cell.world, []).append(cell)
+    return [
+        tuple(met[start : start + most])
+        for met in worlds.values()
+        for start in range(0, len(met), most)
+    ]
+
+
+def _queue(batches: Sequence[Batch], jobs: int) -> list[Batch]:
+    """Return batches so that the last is run first: long ones, then a mixture, then short ones.
+
+    Short ones last, so that the end is not one process at work on a long one; the rest mixed,
+    so that the time left can be told from what is done.
+    """
+    by_cost = sorted(batches, key=lambda batch: (_cost(batch), batch[0].identity))
+    tenth = max(len(batches) // 10, 2 * _AHEAD * jobs)
+    short, mixed, long = by_cost[:tenth], by_cost[tenth:-tenth], by_cost[tenth:][-tenth:]
+    return [*short, *sorted(mixed, key=lambda batch: batch[0].identity), *long]
+
+
+def _cost(batch: Batch) -> int:
+    """Return about how long a batch takes, by cells, rounds, tasks and features."""
+    cell = batch[0]
+    size = getattr(cell, "environment_parameters", {})
+    known = KNOWN.get(getattr(cell, "environment", ""))
+    dim = size.get("dim", known.features if known else 1)
+    numbers = (len(batch), cell.steps, size.get("n_tasks", 1), dim)
+    return math.prod(number for number in numbers if isinstance(number, int))
+
+
+def _results(batch: Batch, future: Future[list[Record]]) -> list[Record]:
     try:
         return future.result()
     except BrokenProcessPool as error:
         raise DataError(
-            f"{cell}: a process ended before it was done, perhaps for want of memory; "
+            f"{batch[0]}: a process ended before it was done, perhaps for want of memory; "
             "take fewer jobs"
         ) from error
 
 
-def _run_named(cell: Cell, progress: Callable[[int, int], None] | None = None) -> Trace:
-    """Run a cell on one thread; an error says which cell it was."""
-    with _one_thread():
-        try:
-            return run(cell, progress)
-        except DataError as error:
-            raise DataError(f"{cell}: {error}") from error
-        except CobanditsError as error:
-            raise ConfigurationError(f"{cell}: {error}") from error
-        except Exception as error:
-            error.add_note(f"in {cell}, {cell!r}")
-            raise
+def _run_batch(batch: Batch) -> list[Record]:
+    return [_run_named(cell) for cell in batch]
+
+
+def _run_named(cell: Cell, progress: Within | None = None) -> Record:
+    """Run a cell; an error says which cell it was."""
+    try:
+        return cell.run(progress)
+    except DataError as error:
+        raise DataError(f"{cell}: {error}") from error
+    except CobanditsError as error:
+        raise ConfigurationError(f"{cell}: {error}") from error
+    except Exception as error:
+        error.add_note(f"in {cell}, {cell!r}")
+        raise
+
+
+def _prepare() -> None:
+    """Keep the linear algebra of this process to one thread, now and when more is loaded."""
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    _one_thread()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone: killed, it could not say so."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _one_thread() -> contextlib.AbstractContextManager[object]:

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cobandits import policies
 from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
-from cobandits.lab.cells import Cell, Parameters
+from cobandits.lab.cells import Parameters
 from cobandits.lab.experiments import Candidate, Experiment
-from cobandits.lab.runner import Progress, run_all
+from cobandits.lab.runner import Progress, Runner, in_order, run_all
 
 __all__ = ["Tuning", "tune", "tuned"]
 
@@ -41,11 +42,15 @@ class Tuning:
 
 
 def tuned(
-    experiment: Experiment, *, jobs: int = 1, progress: Progress | None = None
+    experiment: Experiment,
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    run: Runner = run_all,
 ) -> tuple[Experiment, list[Tuning]]:
     """Return the experiment with the best parameters for each policy that has a grid."""
     notes = {
-        one.label: tune(experiment, one, jobs=jobs, progress=progress)
+        one.label: tune(experiment, one, jobs=jobs, progress=progress, run=run)
         for one in experiment.candidates
         if _open_grid(one)
     }
@@ -65,17 +70,22 @@ def tune(
     trials: Sequence[int] = _TRIALS,
     jobs: int = 1,
     progress: Progress | None = None,
+    run: Runner = run_all,
 ) -> Tuning:
     """Choose the parameters with the least mean regret a task, of all in the policy's grid.
 
     Parameters that the candidate gives stay as they are. The trials must be negative: those
-    are never reported.
+    are never reported. ``run`` runs the cells; a store's own does not run them twice.
     """
     if not trials or max(trials) >= 0:
         raise ConfigurationError(f"trials for tuning must be negative, got {list(trials)}")
     grid = _open_grid(candidate)
     choices = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    regrets = _regrets(experiment, candidate, choices, trials, jobs=jobs, progress=progress)
+    variants = replace(experiment, candidates=_variants(candidate, choices))
+    cells = variants.cells(trials)
+    records = in_order(cells, run(cells, jobs=jobs, progress=progress))
+    by_trial = np.reshape([record["regret_per_task"] for _, record in records], (len(trials), -1))
+    regrets = _means(by_trial.astype(np.float64), experiment, candidate)
     best = choices[int(np.argmin(regrets))]
     return Tuning(
         label=candidate.label,
@@ -91,23 +101,19 @@ def _open_grid(candidate: Candidate) -> Mapping[str, tuple[float, ...]]:
     return {key: values for key, values in grid.items() if key not in candidate.parameters}
 
 
-def _regrets(
-    experiment: Experiment,
-    candidate: Candidate,
-    choices: Sequence[Parameters],
-    trials: Sequence[int],
-    *,
-    jobs: int,
-    progress: Progress | None,
-) -> list[float]:
-    """Return the mean regret a task of each choice."""
-    variants = tuple(
+def _variants(candidate: Candidate, choices: Sequence[Parameters]) -> tuple[Candidate, ...]:
+    """Return the candidate with each of the choices, under a label of its own."""
+    return tuple(
         Candidate(name=candidate.name, label=str(i), parameters={**candidate.parameters, **choice})
         for i, choice in enumerate(choices)
     )
-    cells: list[Cell] = replace(experiment, candidates=variants).cells(trials)
-    regrets = [trace.regret_per_task for _, trace in run_all(cells, jobs=jobs, progress=progress)]
-    means = np.reshape(regrets, (len(trials), len(choices))).mean(axis=0)
+
+
+def _means(
+    regrets: NDArray[np.float64], experiment: Experiment, candidate: Candidate
+) -> list[float]:
+    """Return the mean regret a task of each choice, (trial, choice) -> (choice,)."""
+    means = regrets.mean(axis=0)
     if not np.isfinite(means).all():
         raise ConfigurationError(
             f"{candidate.label} cannot be tuned: nobody knows the regret in the environment "

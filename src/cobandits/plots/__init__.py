@@ -5,8 +5,23 @@ styles and markers that still differ in grey, and labels beside what they name.
 """
 
 from cobandits.plots.convergence import convergence
+from cobandits.plots.errors import Errors, errors_by_epoch, errors_by_iteration
 from cobandits.plots.fits import held_out, spectrum, task_plane
 from cobandits.plots.regret import regret
 from cobandits.plots.style import save
+from cobandits.plots.tasks import Curves, regret_and_tasks, regret_by_tasks
 
-__all__ = ["convergence", "held_out", "regret", "save", "spectrum", "task_plane"]
+__all__ = [
+    "Curves",
+    "Errors",
+    "convergence",
+    "errors_by_epoch",
+    "errors_by_iteration",
+    "held_out",
+    "regret",
+    "regret_and_tasks",
+    "regret_by_tasks",
+    "save",
+    "spectrum",
+    "task_plane",
+]

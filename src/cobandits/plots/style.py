@@ -22,8 +22,10 @@ __all__ = [
     "GREY",
     "MARKERS",
     "VERMILLION",
+    "head",
     "ink",
     "new_figure",
+    "new_row",
     "note",
     "save",
     "style",
@@ -43,6 +45,19 @@ def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
 
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.add_subplot()
+
+
+def new_row(width: float, height: float, count: int) -> tuple[Figure, list[Axes]]:
+    """Return an empty figure of this size in inches, and so many axes side by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, [figure.add_subplot(1, count, k + 1) for k in range(count)]
+
+
+def head(figure: Figure, text: str) -> None:
+    """Write lines above all axes of a figure that say what is shown."""
+    figure.suptitle(text, x=0.01, ha="left", fontsize=9)
 
 
 def note(axes: Axes, text: str, *, pad: float | None = None) -> None:

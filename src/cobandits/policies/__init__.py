@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from cobandits import estimators, schedules
-from cobandits.discovery import named_classes, pick
+from cobandits.discovery import check_parameters, named_classes, pick
 from cobandits.errors import ConfigurationError
 from cobandits.policies.base import Informed, Policy
 from cobandits.policies.bounds import Oracle, Random, SubspaceOracle
 from cobandits.policies.lowrank import LRRL, Moments, TraceNormGreedy
 from cobandits.policies.mtlr import MTLROFUL
 from cobandits.policies.pertask import LinUCB, PerTask, Ridge, Thompson
+from cobandits.policies.refitted import Refitted
 
 __all__ = [
     "LRRL",
@@ -28,6 +29,7 @@ __all__ = [
     "PerTask",
     "Policy",
     "Random",
+    "Refitted",
     "Ridge",
     "SubspaceOracle",
     "Thompson",
@@ -71,19 +73,15 @@ def make(
     0.5
     """
     kind = pick("policy", name, available())
-    known = set(inspect.signature(kind).parameters)
+    known = inspect.signature(kind).parameters
     chosen = dict(parameters or {})
-    if unknown := sorted(set(chosen) - known):
-        options = ", ".join(sorted(known - {"dim", "n_tasks"})) or "none"
-        raise ConfigurationError(
-            f"the policy {name} has no parameter {', '.join(unknown)}; it has: {options}"
-        )
     if kind in _SCHEDULES:
         chosen.setdefault("schedule", _SCHEDULES[kind])
-    if isinstance(chosen.get("schedule"), str):
+    if "schedule" in known and isinstance(chosen.get("schedule"), str):
         chosen["schedule"] = schedules.named(chosen["schedule"], rounds)
-    if isinstance(chosen.get("estimator"), str):
+    if "estimator" in known and isinstance(chosen.get("estimator"), str):
         chosen["estimator"] = estimators.make(chosen["estimator"], rank=setting.get("rank"))
+    check_parameters(f"the policy {name}", kind, chosen, apart=("dim", "n_tasks"))
     offered = {key: value for key, value in setting.items() if key in known and value is not None}
     try:
         return kind(**{**offered, **chosen})

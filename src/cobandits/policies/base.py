@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cobandits.decisions import Decisions, Round, check_arms, check_tasks
+from cobandits.decisions import LARGEST, Decisions, Round, check_arms, check_tasks
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
 from cobandits.policies.choice import draw
@@ -70,9 +71,17 @@ class Policy(ABC):
             raise DataError(
                 f"reward {first} is {y[first]}; leave out decisions whose reward is not known"
             )
+        if (largest := np.abs(y).max(initial=0)) > LARGEST:
+            raise DataError(
+                f"a reward is {largest:.3g} in size, at most {LARGEST:g} can be squared; "
+                "scale rewards to about 1"
+            )
         self._learn_rows(asked, decisions.features(phi), y)
 
-    def _choose(self, tasks: Codes, arms: Floats, rng: np.random.Generator) -> tuple[Codes, Floats]:
+    def _choose(
+        self, tasks: Codes, arms: Floats, rng: np.random.Generator
+    ) -> tuple[Codes, Floats | Callable[[], Floats]]:
+        """Return the chosen arms and their probabilities, or a function that computes them."""
         return draw(self._probabilities(tasks, arms), rng)
 
     @abstractmethod
@@ -104,11 +113,25 @@ class Clock:
         self._counts = np.zeros(n_tasks, np.int64)
         self._end = schedule.next_end(0)
 
-    def epoch_ends(self, tasks: Codes) -> bool:
-        """Count one reward for each of the tasks; tell whether an epoch ended with them."""
+    @property
+    def over(self) -> bool:
+        """Whether no epoch ends any more: what is paid now is never learned."""
+        return self._end is None
+
+    @property
+    def rewards(self) -> int:
+        """How many rewards were counted, of all tasks."""
+        return int(self._counts.sum())
+
+    def ends_with(self, tasks: Codes) -> bool:
+        """Tell whether an epoch ends with one more reward for each of the tasks."""
+        return self._end is not None and self._rounds_with(tasks) >= self._end
+
+    def count(self, tasks: Codes) -> None:
+        """Count one more reward for each of the tasks."""
+        if self.ends_with(tasks):
+            self._end = self._schedule.next_end(self._rounds_with(tasks))
         np.add.at(self._counts, tasks, 1)
-        rounds = int(self._counts.max())
-        if self._end is None or rounds < self._end:
-            return False
-        self._end = self._schedule.next_end(rounds)
-        return True
+
+    def _rounds_with(self, tasks: Codes) -> int:
+        return int((self._counts + np.bincount(tasks, minlength=len(self._counts))).max())

@@ -36,12 +36,19 @@ class Oracle(Informed):
     """The best arm: it knows the expected rewards."""
 
     name: ClassVar[str] = "oracle"
+    _means: Floats | None = None
 
     def inform(self, asked: Round) -> None:
         """Take the expected rewards of this round."""
+        if not np.isfinite(asked.means).all():
+            raise ConfigurationError(
+                "nobody knows the best arm in this environment; leave out the policy oracle"
+            )
         self._means = asked.means
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
+        if self._means is None or self._means.shape != arms.shape[:2]:
+            raise ConfigurationError("call inform first, with the round that is asked")
         return greedy(self._means)
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:

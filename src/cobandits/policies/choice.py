@@ -40,8 +40,8 @@ def winning(values: Floats, factors: Floats, arms: Codes) -> Floats:
     """Return the probability that an arm has the highest value, (m,), for Gaussian values.
 
     The orthant probability of the differences, by Genz's separation of variables on a lattice
-    of fixed points: nothing is drawn. Two arms are exact; for more the error is about
-    1 % of the probability.
+    of fixed points: nothing is drawn. Two arms are exact; for more the error is below
+    1 % of the probability for five and up to 6 % for fifteen. A tie goes to the first arm.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def winning(values: Floats, factors: Floats, arms: Codes) -> Floats:
     D = factors[rows, arms][:, None, :] - factors[rows[:, None], others]  # (m, K - 1, q)
     C = D @ D.transpose(0, 2, 1)
     hardest = np.argsort(lead / np.sqrt(np.einsum("mii->mi", C) + _SMALLEST), axis=1)  # first
-    lead = lead[rows[:, None], hardest]
+    lead, others = lead[rows[:, None], hardest], others[rows[:, None], hardest]
     L = _cholesky(C[rows[:, None, None], hardest[:, :, None], hardest[:, None, :]])
     points = _lattice(max(0, K - 2))  # (points, K - 2)
     normal = np.zeros((m, len(points), K - 1))
@@ -72,18 +72,18 @@ def winning(values: Floats, factors: Floats, arms: Codes) -> Floats:
     for k in range(K - 1):
         # lead_k + sum_{j <= k} L_kj z_j > 0, given z_1 .. z_(k-1)
         rest = lead[:, k, None] + np.einsum("mpj,mj->mp", normal[:, :, :k], L[:, k, :k])
-        holds = _upper_share(rest, L[:, k, k, None])
+        holds = _upper_share(rest, L[:, k, k, None], (arms < others[:, k])[:, None])
         share *= holds
         if k < K - 2:
             normal[:, :, k] = -ndtri(np.clip(points[:, k] * holds, 1e-300, 1 - 1e-16))
     return np.asarray(np.clip(share.mean(axis=1), _SMALLEST, 1))
 
 
-def _upper_share(rest: Floats, deviation: Floats) -> Floats:
-    """Return ``P(rest + deviation z > 0)``; a tie without deviation counts half."""
+def _upper_share(rest: Floats, deviation: Floats, first: NDArray[np.bool_]) -> Floats:
+    """Return ``P(rest + deviation z > 0)``; without deviation a tie goes to the first arm."""
     certain = deviation <= 0
     held = ndtr(rest / np.where(certain, 1.0, deviation))
-    return np.where(certain, (np.sign(rest) + 1) / 2, held)
+    return np.where(certain, (rest > 0) | (first & (rest == 0)), held)
 
 
 def _cholesky(C: Floats) -> Floats:
@@ -104,7 +104,10 @@ def _cholesky(C: Floats) -> Floats:
 
 @functools.cache
 def _lattice(n_dims: int) -> Floats:
-    """Return points that fill the unit cube evenly, (points, n_dims): Kronecker's, folded."""
+    """Return points that fill the unit cube evenly, (points, n_dims): Kronecker's, folded.
+
+    Each coordinate is replaced by its rank among the points, so that it is as even as can be.
+    """
     if n_dims == 0:
         return np.zeros((1, 0))
     golden = 1.5  # the root of x^(n_dims + 1) = x + 1 above 1
@@ -112,4 +115,5 @@ def _lattice(n_dims: int) -> Floats:
         golden = (1 + golden) ** (1 / (n_dims + 1))
     steps = golden ** -np.arange(1, n_dims + 1)
     places = (0.5 + np.arange(1, _POINTS + 1)[:, None] * steps) % 1
-    return np.abs(2 * places - 1)
+    ranks = np.abs(2 * places - 1).argsort(axis=0).argsort(axis=0)
+    return np.asarray((ranks + 0.5) / _POINTS)

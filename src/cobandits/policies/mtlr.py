@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from cobandits.errors import ConfigurationError
 from cobandits.estimators import Estimator, LowRank
-from cobandits.policies.base import Clock, Policy
 from cobandits.policies.choice import greedy
+from cobandits.policies.pertask import check_not_negative
+from cobandits.policies.refitted import Refitted
 from cobandits.posteriors import Posteriors
 from cobandits.schedules import GrowingEpochs, Schedule
-from cobandits.tasks import TaskRows
 
 __all__ = ["MTLROFUL"]
 
@@ -21,21 +21,23 @@ Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 
 _PRICES = 40  # of uncertainty that are tried
+_ROUNDING = 1e-12  # share of a bound that is no gain
 
 
-class MTLROFUL(Policy):
+class MTLROFUL(Refitted):
     """MTLR-OFUL: one confidence set for the thetas of all tasks.
 
     The set is ``sum_t |theta_t - theta^_t|^2 in the norm of V_t <= radius^2``, with
     ``V_t = ridge I + Phi_t' Phi_t`` and a low-rank least-squares fit ``Theta^`` of all rows so
     far. The arms of all tasks that ask are chosen together, so that the sum of their values is
     highest for the best Theta in the set:
-    ``sum_t phi_t' theta^_t + radius sqrt(sum_t phi_t' V_t^-1 phi_t)``.
+    ``sum_t phi_t' theta^_t + radius sqrt(sum_t phi_t' V_t^-1 phi_t)``. The choice is one that no
+    single task can better; for a task that asks alone it is the best.
 
     Two things differ from the original. It assumes the optimal low-rank fit, which nobody can
-    compute; here it is :class:`LowRank`, refitted when an epoch ends. And it takes the best
-    low-rank Theta in the set; here any Theta in the set may be the best, which is a
-    larger set, and the maximum has a closed form.
+    compute; here it is :class:`LowRank`, refitted when an epoch ends, while ``V_t`` takes
+    every row at once. And it takes the best low-rank Theta in the set; here any Theta in the set
+    may be the best, which is a larger set, and the maximum has a closed form.
 
     Parameters
     ----------
@@ -60,62 +62,80 @@ class MTLROFUL(Policy):
         schedule: Schedule | None = None,
         estimator: Estimator | None = None,
     ) -> None:
-        super().__init__(dim=dim, n_tasks=n_tasks)
-        if isinstance(radius, str) and radius != "theory":
+        super().__init__(
+            dim=dim,
+            n_tasks=n_tasks,
+            schedule=GrowingEpochs() if schedule is None else schedule,
+            estimator=LowRank(rank=rank, ridge="auto") if estimator is None else estimator,
+            memory="all",
+        )
+        if not isinstance(radius, str):
+            check_not_negative("radius", radius)
+        elif radius != "theory":
             raise ConfigurationError(f"radius must be a number or 'theory', got {radius!r}")
+        check_not_negative("noise_std", noise_std)
+        check_not_negative("bound", bound)
         self.rank, self.noise_std, self.bound = rank, noise_std, bound
         self._given_radius = radius
-        self.estimator = LowRank(rank=rank, ridge="auto") if estimator is None else estimator
-        self.theta: Floats = np.zeros((dim, n_tasks))
         self._posteriors = Posteriors(n_tasks=n_tasks, dim=dim, ridge=ridge)
-        self._clock = Clock(n_tasks, GrowingEpochs() if schedule is None else schedule)
-        self._rows = TaskRows(dim)
 
     @property
     def radius(self) -> float:
         """The radius of the confidence set."""
         if not isinstance(self._given_radius, str):
             return self._given_radius
-        noise = self.rank * (self.n_tasks + self.dim) * np.log1p(self._rows.n_rows)
+        noise = self.rank * (self.n_tasks + self.dim) * np.log1p(self._clock.rewards)
         prior = self._posteriors.ridge * self.n_tasks * self.bound**2
         return float(np.sqrt(self.noise_std**2 * noise + prior))
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
         A = self._posteriors.spread(tasks, arms)
         variances = np.einsum("mkd,mkd->mk", A, A)
-        values = (arms @ self.theta.T[tasks][:, :, None])[..., 0]
-        return greedy(values + _best_price(values, variances, self.radius) * variances)
+        return greedy(_best_responses(self._values(tasks, arms), variances, self.radius))
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
-        if not len(tasks):
-            return
+        self._posteriors.check(rows, rewards)
+        super()._learn_rows(tasks, rows, rewards)
         self._posteriors.learn(tasks, rows, rewards)
-        self._rows.add(rows, rewards, tasks)
-        if self._clock.epoch_ends(tasks) and self._rows.n_tasks >= self.rank:
-            self.estimate = self.estimator.fit(self._rows, start=self.estimate, rng=0)
-            if self.estimate.status.outcome != "refused":
-                self.theta[:, np.array(self._rows.labels)] = self.estimate.theta
 
 
-def _best_price(values: Floats, variances: Floats, radius: float) -> float:
-    """Return the price p for which each task's best arm by ``value + p variance`` is jointly best.
+def _best_responses(values: Floats, variances: Floats, radius: float) -> Floats:
+    """Return the joint bound by the arm of each task, (m, K), if the others choose their best.
 
-    The joint bound ``V + radius sqrt(U)``, with V and U summed over tasks, rises by
-    ``radius / (2 sqrt(U))`` for each unit of U: at the best choice that is the price. Prices
-    are tried over the range that U can have.
+    Bounds are ``V + radius sqrt(U)``, with V and U summed over tasks, without what an arm cannot
+    change. The others' choice is the best of those by a price of uncertainty, and then changed
+    for one task after the other as long as that raises the bound.
 
-    >>> _best_price(np.array([[1.0, 0.9]]), np.array([[0.0, 1.0]]), 1.0) > 0.1
-    True
+    >>> _best_responses(np.array([[1.0, 0.6, 0.0]]), np.array([[0.0, 0.25, 1.0]]), 1.0).tolist()
+    [[1.0, 1.1, 1.0]]
+    """
+    if not len(values):
+        return values
+    rows = np.arange(len(values))
+    chosen = _best_by_price(values, variances, radius)
+    while True:
+        others = variances[rows, chosen].sum() - variances[rows, chosen]  # (m,)
+        bounds = values + radius * np.sqrt(np.maximum(others, 0)[:, None] + variances)
+        gains = bounds.max(axis=1) - bounds[rows, chosen]
+        task = int(gains.argmax())
+        if gains[task] <= _ROUNDING * np.abs(bounds).max():
+            return np.asarray(bounds)
+        chosen[task] = bounds[task].argmax()
+
+
+def _best_by_price(values: Floats, variances: Floats, radius: float) -> Codes:
+    """Return each task's best arm by ``value + price variance``, (m,), for the best price.
+
+    The joint bound rises by ``radius / (2 sqrt(U))`` for each unit of U: near the best choice that
+    is the price. Prices are tried over the range that U can have.
     """
     most, least = variances.max(axis=1).sum(), variances.min(axis=1).sum()
     if radius == 0 or most <= 0:
-        return 0.0
-    totals = np.geomspace(max(least, 1e-12 * most), most, _PRICES)
-    prices = radius / (2 * np.sqrt(totals))
+        return np.asarray(values.argmax(axis=1))
     rows = np.arange(len(values))
-    bounds = []
-    for price in prices.tolist():
-        best = (values + price * variances).argmax(axis=1)
-        spread = variances[rows, best].sum()
-        bounds.append(values[rows, best].sum() + radius * np.sqrt(spread))
-    return float(prices[int(np.argmax(bounds))])
+    found: list[tuple[float, Codes]] = []
+    for total in np.geomspace(max(least, 1e-12 * most), most, _PRICES).tolist():
+        best = (values + radius / (2 * np.sqrt(total)) * variances).argmax(axis=1)
+        bound = values[rows, best].sum() + radius * np.sqrt(variances[rows, best].sum())
+        found.append((float(bound), best))
+    return max(found, key=lambda candidate: candidate[0])[1]

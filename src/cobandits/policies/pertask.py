@@ -5,6 +5,7 @@ All three keep the posteriors of :mod:`cobandits.posteriors`, vectorised over ta
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from cobandits.policies.choice import greedy, winning
 from cobandits.posteriors import Posteriors
 from cobandits.schedules import Schedule
 
-__all__ = ["LinUCB", "PerTask", "Ridge", "Thompson"]
+__all__ = ["LinUCB", "PerTask", "Ridge", "Thompson", "check_not_negative"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
@@ -48,15 +49,18 @@ class PerTask(Policy):
         if self._clock is None:
             self.posteriors.learn(tasks, rows, rewards)
             return
-        self._waiting.append((tasks.copy(), rows, rewards.copy()))
-        if self._clock.epoch_ends(tasks):
-            for epoch in self._waiting:
-                self.posteriors.learn(*epoch)
+        self.posteriors.check(rows, rewards)  # now: an epoch is learned whole
+        if len(tasks) and not self._clock.over:
+            self._waiting.append((tasks.copy(), rows, rewards.copy()))
+        if self._clock.ends_with(tasks):
+            self.posteriors.learn(*map(np.concatenate, zip(*self._waiting, strict=True)))
             self._waiting = []
+        self._clock.count(tasks)
 
     def _values(self, tasks: Codes, arms: Floats) -> Floats:
         """Return the expected rewards of the arms, (m, K)."""
-        return np.asarray((arms @ self.posteriors.means[tasks][:, :, None])[..., 0])
+        values = np.einsum("mkd,md->mk", arms, self.posteriors.means[tasks])
+        return np.asarray(values)  # of equal arms to the last bit: matmul does not promise that
 
 
 class Ridge(PerTask):
@@ -94,14 +98,16 @@ class Thompson(PerTask):
         schedule: Schedule | None = None,
     ) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks, ridge=ridge, schedule=schedule)
-        _check_not_negative("scale", scale)
+        check_not_negative("scale", scale)
         self.scale = scale
 
-    def _choose(self, tasks: Codes, arms: Floats, rng: np.random.Generator) -> tuple[Codes, Floats]:
+    def _choose(
+        self, tasks: Codes, arms: Floats, rng: np.random.Generator
+    ) -> tuple[Codes, Callable[[], Floats]]:
         values, factors = self._values(tasks, arms), self._factors(tasks, arms)
         z = rng.standard_normal((len(tasks), self.dim))
-        chosen = (values + (factors @ z[:, :, None])[..., 0]).argmax(axis=1)
-        return chosen, winning(values, factors, chosen)
+        chosen = (values + np.einsum("mkd,md->mk", factors, z)).argmax(axis=1)
+        return chosen, lambda: winning(values, factors, chosen)
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
         values, factors = self._values(tasks, arms), self._factors(tasks, arms)
@@ -152,11 +158,11 @@ class LinUCB(PerTask):
             if radius != "oful":
                 raise ConfigurationError(f"radius must be a number or 'oful', got {radius!r}")
         else:
-            _check_not_negative("radius", radius)
+            check_not_negative("radius", radius)
         if not 0 < delta < 1:
             raise ConfigurationError(f"delta must be between 0 and 1, got {delta}")
-        _check_not_negative("noise_std", noise_std)
-        _check_not_negative("bound", bound)
+        check_not_negative("noise_std", noise_std)
+        check_not_negative("bound", bound)
         self.radius, self.delta, self.noise_std, self.bound = radius, delta, noise_std, bound
 
     def radii(self, tasks: Codes) -> Floats:
@@ -173,6 +179,7 @@ class LinUCB(PerTask):
         return greedy(self._values(tasks, arms) + self.radii(tasks)[:, None] * widths)
 
 
-def _check_not_negative(name: str, value: float) -> None:
+def check_not_negative(name: str, value: float) -> None:
+    """Refuse a parameter that is negative or not finite."""
     if not (np.isfinite(value) and value >= 0):
         raise ConfigurationError(f"{name} must be at least 0 and finite, got {value}")

@@ -1,0 +1,113 @@
+"""``cobandits reproduce``: the figures of the paper, and the report on them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cobandits import datasets
+from cobandits.cli.output import plot_directory
+from cobandits.cli.resuming import resumable
+from cobandits.discovery import pick
+from cobandits.errors import ConfigurationError
+from cobandits.lab import Reproduction, claims
+from cobandits.lab import report as reports
+from cobandits.lab import reproduce as run_and_draw
+from cobandits.lab.panels import Panel, Scale, available
+from cobandits.progress import ProgressBar
+
+__all__ = ["reproduce"]
+
+_TRIALS, _QUICK_TRIALS = 100, 3
+_WIDTH = 80  # where the output is not a terminal, and at least
+
+
+def reproduce(
+    panel: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PANEL]...", help="As in the paper: 1a to 1i, 2a to 2e; or all."),
+    ] = None,
+    *,
+    quick: Annotated[
+        bool, typer.Option("--quick", help=f"{_QUICK_TRIALS} trials and fewer grid points.")
+    ] = False,
+    trials: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="INT", help=f"Trials; {_TRIALS} in the paper (MNIST: 10)."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="INT", help="Processes to run in.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, metavar="INT", help="The same seed gives the same results.")
+    ] = 0,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where results, figures and report are kept.")
+    ] = Path("results/reproduce"),
+) -> None:
+    """Run the paper's experiments, draw its figures, and report which of its claims hold.
+
+    What was run is kept: a run that was stopped goes on where it was, and only what is missing
+    is run.
+    """
+    if quick and trials is not None:
+        raise ConfigurationError("--quick has its own number of trials; leave out one of the two")
+    known = available()
+    panels = [pick("panel", name, known) for name in dict.fromkeys(panel or known)]
+    mnist = datasets.is_there("mnist")
+    n_trials = trials or (_QUICK_TRIALS if quick else _TRIALS)
+    scale = Scale(trials=n_trials, quick=quick, mnist=mnist, seed=seed)
+    _tell_of_mnist(panels, scale)
+    plot_directory(out)
+    with resumable(), ProgressBar(unit="cells") as bar:
+        done = run_and_draw(
+            panels,
+            scale,
+            jobs=jobs,
+            out=out,
+            progress=lambda cells, total, _: bar.update(cells, total),
+            stage=bar.stage,
+        )
+    page = reports.write(done, out)
+    _summarise(done)
+    print(f"The report: {page}")
+
+
+def _tell_of_mnist(panels: list[Panel], scale: Scale) -> None:
+    """Say that digits stand in for MNIST, where a panel would need it and it is not there."""
+    if scale.mnist:
+        return
+    waiting = [panel.name for panel in panels if _uses(panel, scale, "digits")]
+    if waiting:
+        print(
+            f"cobandits: MNIST is not there, so scikit-learn's digits stand in for it in "
+            f"{', '.join(waiting)}; to fetch it: cobandits data fetch mnist",
+            file=sys.stderr,
+        )
+
+
+def _uses(panel: Panel, scale: Scale, environment: str) -> bool:
+    lines = panel.cells(scale).values()
+    return any(getattr(cell, "environment", "") == environment for line in lines for cell in line)
+
+
+def _summarise(done: Reproduction) -> None:
+    """Print the claims and their verdicts, and what was run."""
+    for note in done.notes:
+        print(f"cobandits: {note}", file=sys.stderr)
+    console = Console(highlight=False)
+    console.width = max(_WIDTH, console.width) if sys.stdout.isatty() else _WIDTH
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("the paper says", ratio=3)
+    table.add_column("here", ratio=2)
+    for claim in claims.check(done.records):
+        table.add_row(Text(claim.text), Text(claim.outcome))
+    console.print(table)
+    print(
+        f"\n{done.n_cells} cells, {done.n_run} of them run now; {done.seconds:.0f} s in all runs "
+        f"({done.jobs} processes)."
+    )

@@ -1,0 +1,96 @@
+"""Pages that hold all they show: from a template, with pictures inside."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cobandits.errors import ConfigurationError, MissingExtraError
+from cobandits.files import write_whole
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+__all__ = ["Rows", "data_uri", "markdown", "picture_file", "render", "write_page"]
+
+Rows = Sequence[Mapping[str, str]]  # a table: every row has the same columns
+
+_LARGEST = 150_000  # bytes of an SVG that is shown; of a larger one the PNG is
+_TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
+_SIGNS = {"holds": "✓", "holds only if": "◐", "does not hold": "✗", "not tested": "–"}  # noqa: RUF001
+
+
+def render(template: str, content: Mapping[str, object]) -> str:
+    """Return a template of this package, filled."""
+    return _environment().get_template(template).render(content)
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page, whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text.encode())
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write {path}: {error.strerror}; make room or name another directory"
+        ) from error
+
+
+def picture_file(stem: Path) -> Path:
+    """Return which file of a picture to show: the SVG, or the PNG where that is too large."""
+    svg = stem.with_name(stem.name + ".svg")
+    return svg if svg.stat().st_size <= _LARGEST else stem.with_name(stem.name + ".png")
+
+
+def data_uri(path: Path) -> str:
+    """Return a picture as text that stands in a page."""
+    content = base64.b64encode(path.read_bytes()).decode()
+    return f"data:{_TYPES[path.suffix]};base64,{content}"
+
+
+def markdown(rows: Rows) -> str:
+    """Return a table in Markdown.
+
+    >>> print(markdown([{"r": "2", "T": "10"}]))
+    | r | T |
+    |---|---|
+    | 2 | 10 |
+    """
+    if not rows:
+        return ""
+    lines = [rows[0].keys(), ["---"] * len(rows[0]), *(row.values() for row in rows)]
+    text = [f"| {' | '.join(_cell(value) for value in line)} |" for line in lines]
+    return "\n".join([text[0], text[1].replace(" ", ""), *text[2:]])
+
+
+def _cell(text: str) -> str:
+    """Return a text that stays in its cell of a table in Markdown."""
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise MissingExtraError("jinja2", "cli") from error
+    environment = Environment(
+        loader=PackageLoader("cobandits.lab"),
+        autoescape=lambda name: name is not None and ".html" in name,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(cell=_cell, markdown=markdown, sign=_SIGNS.get, slug=_slug)
+    environment.tests["numeric"] = _is_numeric
+    return environment
+
+
+def _slug(text: str) -> str:
+    return text.replace(" ", "-")
+
+
+def _is_numeric(text: str) -> bool:
+    return re.fullmatch(r"[-+]?[\d.,]+(e[-+]?\d+)?( ± \S+)?( \(.*\))?", text) is not None

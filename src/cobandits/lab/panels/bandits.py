@@ -1,0 +1,155 @@
+"""What the panels on regret share: policies on the same rounds, over a grid of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.lab.cells import Cell, Parameters, Record, Simulation
+from cobandits.lab.panels.reading import array, by_tasks, ordered, scalar, theory
+from cobandits.lab.panels.tuned import Tuned
+from cobandits.plots import Curves, regret_and_tasks, regret_by_tasks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FAILURE", "Bandits", "Series", "policies"]
+
+Floats = NDArray[np.float64]
+Records = Mapping[str, Sequence[Record]]
+
+FAILURE = 0.05  # delta of Theorem 5.4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """A policy of a panel."""
+
+    policy: str
+    parameters: Parameters = field(default_factory=dict)
+    told_rank: bool = False  # whether it is told the rank where the environment has none
+
+
+def policies(
+    tuned: Tuned, epochs: int, *, tracenorm: bool = False, oracle: bool = False
+) -> dict[str, Series]:
+    """Return the policies of a panel by the names of their lines: the paper's, then others.
+
+    The trace norm, and the one who knows the true subspace, only if asked for.
+
+    >>> from cobandits.lab.panels.tuned import SYNTHETIC_1
+    >>> list(policies(SYNTHETIC_1[2], epochs=4))[:2]
+    ['lrrl', 'moments']
+    """
+    by_epoch = f"equal-{epochs}"
+    relaxed = {"tracenorm": Series(policy="tracenorm", parameters={"schedule": by_epoch})}
+    knowing = {"subspace oracle": Series(policy="subspace-oracle", parameters=tuned.oracle)}
+    return {
+        "lrrl": Series(policy="lrrl", parameters={"schedule": by_epoch}, told_rank=True),
+        "moments": Series(
+            policy="moments", parameters={"schedule": f"first-{epochs}"}, told_rank=True
+        ),
+        **(relaxed if tracenorm else {}),
+        "thompson, by epoch": Series(
+            policy="thompson", parameters={**tuned.thompson_by_epoch, "schedule": by_epoch}
+        ),
+        "thompson": Series(policy="thompson", parameters=tuned.thompson),
+        "ridge": Series(policy="ridge", parameters=tuned.ridge),
+        **(knowing if oracle else {}),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bandits:
+    """Policies on the same rounds, for several numbers of tasks: all that a panel runs.
+
+    Parameters
+    ----------
+    environment, size
+        Where rounds come from, and its parameters but for the number of tasks.
+    rank : int
+        That policies are told where the environment has none of its own.
+    tasks
+        Numbers of tasks.
+    trials : int
+        Of each policy and number of tasks.
+    title
+        What the rounds are, for the line above the picture.
+    """
+
+    environment: str
+    size: Parameters
+    series: Mapping[str, Series]
+    rounds: int
+    rank: int
+    tasks: Sequence[int]
+    trials: int
+    title: str
+
+    def cells(self, seed: int) -> dict[str, list[Cell]]:
+        """Return the cells by series."""
+        return {
+            name: [
+                self._cell(one, n_tasks, seed, trial)
+                for n_tasks in self.tasks
+                for trial in range(self.trials)
+            ]
+            for name, one in self.series.items()
+        }
+
+    def _cell(self, one: Series, n_tasks: int, seed: int, trial: int) -> Cell:
+        known = "rank" in self.size
+        return Simulation(
+            seed=seed,
+            trial=trial,
+            environment=self.environment,
+            environment_parameters={**self.size, "n_tasks": n_tasks},
+            policy=one.policy,
+            policy_parameters=one.parameters,
+            rank=self.rank if one.told_rank and not known else None,
+            rounds=self.rounds,
+        )
+
+    def draw(self, records: Records) -> Figure:
+        """Draw the regret by round and by number of tasks."""
+        curves = {name: _curves(trials) for name, trials in records.items()}
+        return regret_and_tasks(curves, _finals(records), self._bound(records), self.title)
+
+    def draw_tasks(self, records: Records) -> Figure:
+        """Draw the regret by number of tasks alone."""
+        return regret_by_tasks(_finals(records), self._bound(records), self.title)
+
+    def _bound(self, records: Records) -> dict[int, float]:
+        """Return the mean over trials of Theorem 5.4's bound, a task, by number of tasks."""
+        if self.environment != "synthetic":
+            return {}
+        return {
+            n_tasks: float(np.mean([self._one_bound(record) for record in trials]))
+            for n_tasks, trials in by_tasks(records["lrrl"]).items()
+        }
+
+    def _one_bound(self, record: Record) -> float:
+        known = theory(record)
+        return known.regret_bound(self.rounds, FAILURE) / known.n_tasks
+
+
+def _curves(records: Sequence[Record]) -> Curves:
+    """Return the regret by round with the most tasks."""
+    most = list(by_tasks(records).values())[-1]
+    trials = np.array([array(record, "curve") for record in ordered(most, "simulation")])
+    return Curves(array(most[0], "curve_rounds"), trials)
+
+
+def _finals(records: Records) -> dict[str, dict[int, Floats]]:
+    """Return the final regret a task of each trial, by series and number of tasks."""
+    return {
+        name: {
+            n_tasks: np.array([scalar(one, "regret_per_task") for one in trials])
+            for n_tasks, trials in by_tasks(ofname).items()
+        }
+        for name, ofname in records.items()
+    }

@@ -1,0 +1,286 @@
+"""The report of a reproduction: all panels, and the verdicts on the paper's claims."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from cobandits.lab import claims
+from cobandits.lab.cells import Record
+from cobandits.lab.choices import CHOICES
+from cobandits.lab.claims import Claim, Duel, Verdict, number
+from cobandits.lab.pages import Rows, data_uri, picture_file, render, write_page
+from cobandits.lab.panels import available
+from cobandits.lab.reproduction import Reproduction
+
+__all__ = ["write", "write_experiment"]
+
+_TITLE = "Low-rank bandits by alternating descent: the paper's figures, run again"
+_ABOUT = (
+    "A reproduction of the experiments in “Fast and Sample Efficient Multi-Task Representation "
+    "Learning in Stochastic Contextual Bandits” (Lin, Moothedath and Vaswani, ICML 2024), with "
+    "a verdict on each of its claims."
+)
+_METHOD = (
+    "Policies and estimators met the same arms, rows and noise in a trial, so they are compared "
+    "trial by trial. A difference counts where its 95 % t-interval leaves out zero; with fewer "
+    "than five trials an interval says little, and the means alone decide. “Holds only if” names "
+    "the settings, of those that were run, in which a claim never failed."
+)
+_REPEAT = (
+    "The same seed gives the same numbers, whatever the number of jobs. A run that was "
+    "interrupted goes on where it was when the same command is given again."
+)
+_FIGURES = {"1": "Figure 1: cumulative regret", "2": "Figure 2: estimation error"}
+
+
+def write(reproduction: Reproduction, out: str | Path) -> Path:
+    """Write ``report.html`` and ``report.md`` into a directory; return the path of the page.
+
+    The page holds its pictures; the Markdown links to those in ``figures``.
+    """
+    content = _content(reproduction)
+    page = Path(out, "report.html")
+    write_page(page, render("report.html.j2", content))
+    write_page(page.with_suffix(".md"), render("report.md.j2", content))
+    return page
+
+
+def write_experiment(
+    out: str | Path,
+    *,
+    title: str,
+    setting: str,
+    standings: Rows,
+    figures: Mapping[str, Path],
+    notes: Sequence[str] = (),
+    facts: Mapping[str, str] | None = None,
+) -> Path:
+    """Write ``report.html`` of a reader's own experiment; return its path.
+
+    Parameters
+    ----------
+    standings
+        A policy a row; every row has the same columns.
+    figures
+        The path of each picture, without .svg and .png, by its caption.
+    facts
+        How it was run.
+    """
+    pictures = [
+        {"caption": caption, "source": data_uri(picture_file(stem))}
+        for caption, stem in figures.items()
+    ]
+    content = {
+        "title": title,
+        "setting": setting,
+        "standings": standings,
+        "pictures": pictures,
+        "notes": notes,
+        "facts": facts or {},
+    }
+    page = Path(out, "report.html")
+    write_page(page, render("experiment.html.j2", content))
+    return page
+
+
+def _content(reproduction: Reproduction) -> dict[str, object]:
+    """Return all that the report says, by the names in its templates."""
+    found = claims.check(reproduction.records)
+    duels = claims.beyond(reproduction.records)
+    return {
+        "title": _TITLE,
+        "about": _ABOUT,
+        "extent": _extent(reproduction),
+        "notices": [*_stand_in(reproduction), *reproduction.notes],
+        "claims": found,
+        "tally": _tally(found),
+        "method": _METHOD,
+        "figures": _figures(reproduction),
+        "beyond": _beyond_rows(duels),
+        "beyond_text": _beyond_text(duels),
+        "choices": [
+            {"open in the paper": one.question, "what is known": one.known, "used here": one.value}
+            for one in CHOICES
+        ],
+        "facts": _facts(reproduction),
+        "commands": f"pip install 'cobandits[cli]'\n{_command(reproduction)}",
+        "repeat": _REPEAT,
+    }
+
+
+def _tally(found: Sequence[Claim]) -> dict[str, int]:
+    """Return how many claims have each verdict, in the order of the verdicts."""
+    counts = Counter(claim.verdict for claim in found)
+    return {verdict: counts[verdict] for verdict in get_args(Verdict) if counts[verdict]}
+
+
+# ---- what was run
+
+
+def _extent(reproduction: Reproduction) -> str:
+    scale, n = reproduction.scale, len(reproduction.records)
+    trials = "one trial" if scale.trials == 1 else f"{scale.trials} trials"
+    text = f"{n} of {len(available())} panels, {trials} of each setting"
+    if not scale.quick:
+        return f"{text}, and a tenth of that on MNIST."
+    return (
+        f"{text} and fewer numbers of tasks than the paper's. This is a quick run: its verdicts "
+        "rest on few trials."
+    )
+
+
+def _stand_in(reproduction: Reproduction) -> list[str]:
+    """Tell if digits stand in for MNIST, and in which panels."""
+    panels = [
+        name
+        for name, lines in reproduction.records.items()
+        if any(record.get("environment") == "digits" for line in lines.values() for record in line)
+    ]
+    if not panels:
+        return []
+    return [
+        f"MNIST was not there: in {', '.join(panels)} the 8 × 8 digits that come with "  # noqa: RUF001
+        "scikit-learn stand in for it, so these panels are not the paper's."
+    ]
+
+
+def _facts(reproduction: Reproduction) -> dict[str, str]:
+    minutes, seconds = divmod(round(reproduction.seconds), 60)
+    return {
+        "command": _command(reproduction),
+        "trials": str(reproduction.scale.trials),
+        "seed": str(reproduction.scale.seed),
+        "cells": f"{reproduction.n_cells}, of which {reproduction.n_run} in the last run",
+        "time": f"{minutes} min {seconds} s" if minutes else f"{seconds} s",
+        "jobs": str(reproduction.jobs),
+        **reproduction.facts,
+    }
+
+
+def _command(reproduction: Reproduction) -> str:
+    """Return the command that runs the same cells."""
+    scale, panels = reproduction.scale, list(reproduction.records)
+    named = [] if set(panels) == set(available()) else panels
+    size = ["--quick"] if scale.quick else ["--trials", str(scale.trials)]
+    seed = ["--seed", str(scale.seed)] if scale.seed else []
+    jobs = ["--jobs", str(reproduction.jobs)]
+    return " ".join(["cobandits", "reproduce", *named, *size, *seed, *jobs])
+
+
+# ---- panels
+
+
+def _figures(reproduction: Reproduction) -> list[dict[str, object]]:
+    groups: dict[str, list[dict[str, object]]] = defaultdict(list)
+    for name in sorted(reproduction.records):
+        groups[name[0]].append(_panel(reproduction, name))
+    return [
+        {"id": f"figure-{key}", "title": _FIGURES.get(key, f"Figure {key}"), "panels": panels}
+        for key, panels in groups.items()
+    ]
+
+
+def _panel(reproduction: Reproduction, name: str) -> dict[str, object]:
+    panel, lines = reproduction.panels[name], reproduction.records[name]
+    path = picture_file(reproduction.figures[name])
+    return {
+        "name": name,
+        "title": panel.title,
+        "source": data_uri(path),
+        "file": path.name,
+        "alt": f"Panel {name}: {panel.title}. Lines: {', '.join(lines)}.",
+        "caption": _caption(lines),
+        "parameters": panel.parameters,
+        "lines": [_line(label, records) for label, records in lines.items()],
+    }
+
+
+def _caption(lines: Mapping[str, Sequence[Record]]) -> str:
+    trials = {record["trial"] for records in lines.values() for record in records}
+    shown = "One trial" if len(trials) == 1 else f"Means over {len(trials)} trials"
+    environments = {record.get("environment") for records in lines.values() for record in records}
+    note = " Scikit-learn's digits in place of MNIST." if "digits" in environments else ""
+    return f"Lines: {' · '.join(lines)}. {shown}.{note}"
+
+
+def _line(label: str, records: Sequence[Record]) -> dict[str, str]:
+    """Tell what a line of a panel is, from what its cells say."""
+    said = [json.loads(str(record["configuration"])) for record in records]
+    names = {str(one.get("policy") or one.get("estimator")) for one in said}
+    parameters = [one.get("policy_parameters") or one.get("estimator_parameters") for one in said]
+    return {
+        "line": label,
+        "of": ", ".join(sorted(names)),
+        "parameters": _ranges([one for one in parameters if one]) or "as built in",
+        "runs": str(len(records)),
+    }
+
+
+def _ranges(parameters: Sequence[Mapping[str, Any]]) -> str:
+    """Return the values of each parameter; of several all, in order."""
+    values: dict[str, set[Any]] = defaultdict(set)
+    for one in parameters:
+        for key, value in one.items():
+            values[key].add(value)
+    return "; ".join(
+        f"{key} {' or '.join(str(value) for value in sorted(found, key=_rank))}"
+        for key, found in values.items()
+    )
+
+
+def _rank(value: Any) -> tuple[bool, float, str]:
+    return (True, 0.0, value) if isinstance(value, str) else (False, float(value or 0), "")
+
+
+# ---- what the paper does not show
+
+
+def _beyond_rows(duels: Sequence[Duel]) -> list[dict[str, str]]:
+    """Return a row for each setting, with a column for each policy."""
+    rivals = list(dict.fromkeys(duel.against for duel in duels))
+    settings: dict[Any, dict[str, Duel]] = defaultdict(dict)
+    for duel in duels:
+        settings[duel.setting][duel.against] = duel
+    return [
+        {
+            "data": setting.data,
+            "r": str(setting.rank),
+            "T": str(setting.n_tasks),
+            "LRRL-AltGDMin": number(float(next(iter(found.values())).ours.mean())),
+            **{_name(rival): _beside(found.get(rival)) for rival in rivals},
+        }
+        for setting, found in settings.items()
+    ]
+
+
+def _name(policy: str) -> str:
+    """Return what a policy is called, as the first word of something."""
+    name = claims.NAMES.get(policy, policy)
+    return name[0].upper() + name[1:]
+
+
+def _beside(duel: Duel | None) -> str:
+    if duel is None:
+        return ""
+    gap_to_ours, half = duel.lead
+    gap = f"{gap_to_ours:+.3g}" + (f" ± {half:.2g}" if duel.trials > 1 else "")
+    return f"{number(float(duel.theirs.mean()))} ({gap})"
+
+
+def _beyond_text(duels: Sequence[Duel]) -> str:
+    groups: dict[str, list[Duel]] = defaultdict(list)
+    for duel in duels:
+        groups[duel.against].append(duel)
+    said = [
+        f"{_name(rival)}: lower than LRRL-AltGDMin in {sum(duel.lost for duel in found)} of "
+        f"{len(found)} settings, higher in {sum(duel.won for duel in found)}"
+        for rival, found in groups.items()
+    ]
+    return (
+        "Policies that learn each task alone, but after every reward and with tuned parameters, "
+        f"on the same arms and noise. {'. '.join(said)}."
+    )

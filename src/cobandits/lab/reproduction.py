@@ -1,0 +1,201 @@
+"""The paper's figures: the cells of all panels are run once, kept, and drawn."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from time import perf_counter
+
+from cobandits import plots
+from cobandits.errors import ConfigurationError
+from cobandits.files import write_whole
+from cobandits.kernels import COMPILED
+from cobandits.lab.cells import Cell, Record
+from cobandits.lab.panels import Panel, Scale
+from cobandits.lab.runner import Progress
+from cobandits.lab.store import Store
+
+__all__ = ["Reproduction", "facts", "reproduce"]
+
+_EVERY = 5.0  # seconds after which the time so far is noted, for a run that is killed
+
+Series = Mapping[str, list[Record]]  # the records of each line of a panel
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Reproduction:
+    """What was run and drawn, for a report."""
+
+    scale: Scale
+    panels: Mapping[str, Panel]
+    records: Mapping[str, Series]  # by panel
+    figures: Mapping[str, Path]  # by panel, without .svg and .png
+    seconds: float  # of this run and of earlier ones in the same directory
+    jobs: int
+    n_cells: int  # of all panels
+    n_run: int  # of these, how many were run now
+    facts: Mapping[str, str]  # the machine, the versions and the date
+    notes: Sequence[str]  # what was found damaged
+
+
+def reproduce(
+    panels: Sequence[Panel],
+    scale: Scale,
+    *,
+    jobs: int = 1,
+    out: Path,
+    progress: Progress | None = None,
+    stage: Callable[[str], None] | None = None,
+) -> Reproduction:
+    """Run the cells of the panels that have no record in ``out`` yet, and draw all panels.
+
+    A cell that several panels need is run once. Records are kept as they come, so that a run
+    which was ended, in whatever way, goes on where it was.
+
+    Parameters
+    ----------
+    progress
+        Called with the cells done, the cells to run, and which one was done.
+    stage
+        Called with what is done now: running, then drawing.
+    """
+    plan = {panel.name: panel.cells(scale) for panel in panels}
+    cells = [cell for lines in plan.values() for line in lines.values() for cell in line]
+    stage = stage or (lambda _: None)
+    with Store(out) as store:
+        missing = store.missing(cells)
+        stage("running")
+        seconds = _run(store, missing, jobs=jobs, progress=progress)
+        records = _by_panel(plan, store.records())
+        notes = store.notes
+    figures = {}
+    for panel in panels:
+        stage(f"drawing {panel.name}")
+        figures[panel.name] = _drawn(panel, records[panel.name], scale, out / "figures")
+    return Reproduction(
+        scale=scale,
+        panels={panel.name: panel for panel in panels},
+        records=records,
+        figures=figures,
+        seconds=seconds,
+        jobs=jobs,
+        n_cells=len({cell.identity for cell in cells}),
+        n_run=len(missing),
+        facts=facts(),
+        notes=notes,
+    )
+
+
+def _run(store: Store, cells: Sequence[Cell], *, jobs: int, progress: Progress | None) -> float:
+    """Run cells into the store; return the seconds of this run and of earlier ones."""
+    clock = _Clock(store.directory / "runs.json", jobs)
+    with clock, contextlib.closing(store.run_all(cells, jobs=jobs)) as results:
+        for done, (cell, _) in enumerate(results, 1):
+            clock.tick()
+            if progress is not None:
+                progress(done, len(cells), str(cell))
+    return clock.total
+
+
+def _by_panel(
+    plan: Mapping[str, Mapping[str, Sequence[Cell]]], records: Mapping[str, Record]
+) -> dict[str, Series]:
+    return {
+        panel: {name: [records[cell.identity] for cell in line] for name, line in lines.items()}
+        for panel, lines in plan.items()
+    }
+
+
+def _drawn(panel: Panel, series: Series, scale: Scale, directory: Path) -> Path:
+    """Draw a panel; return the path of its pictures, without .svg and .png."""
+    stem = directory / panel.name
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        plots.save(panel.draw(series, scale), stem)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write {directory}: {error.strerror}; make room or name another directory"
+        ) from error
+    return stem
+
+
+class _Clock:
+    """Notes in a file how long runs took: this one, and those before it."""
+
+    def __init__(self, path: Path, jobs: int) -> None:
+        self._path, self._jobs = path, jobs
+        self._runs = _earlier_runs(path)
+        self._began, self._noted = perf_counter(), 0.0
+        self._date, self._cells = datetime.now(UTC).isoformat(timespec="seconds"), 0
+
+    def __enter__(self) -> _Clock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._cells:
+            self._note()
+
+    def tick(self) -> None:
+        """Count a cell; note the time with the first one, then now and then."""
+        self._cells += 1
+        if self._cells == 1 or self._seconds - self._noted > _EVERY:
+            self._note()
+
+    @property
+    def total(self) -> float:
+        """Seconds of all runs that ran a cell."""
+        earlier = sum(float(run["seconds"]) for run in self._runs)
+        return earlier + (self._noted if self._cells else 0.0)
+
+    @property
+    def _seconds(self) -> float:
+        return perf_counter() - self._began
+
+    def _note(self) -> None:
+        self._noted = round(self._seconds, 3)
+        now = {
+            "began": self._date,
+            "seconds": self._noted,
+            "cells": self._cells,
+            "jobs": self._jobs,
+        }
+        write_whole(self._path, json.dumps([*self._runs, now], indent=1).encode())
+
+
+def _earlier_runs(path: Path) -> list[dict[str, str | int | float]]:
+    """Return what the file says; nothing where there is none, or another one."""
+    try:
+        runs = json.loads(path.read_bytes())
+        return [run for run in runs if float(run["seconds"]) >= 0]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []
+
+
+def facts() -> dict[str, str]:
+    """Return the machine, the versions and the date."""
+    packages = ("cobandits", "numpy", "scipy")
+    return {
+        "cpu": _cpu(),
+        "cores": str(os.cpu_count()),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        **{name: version(name) for name in packages},
+        "compiled pass": "yes" if COMPILED else "no, NumPy",
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _cpu() -> str:
+    """Return the name of the processor, as well as the system tells it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
