@@ -50,7 +50,7 @@ class Target:
     def met(self) -> bool:
         """Whether the bound is kept; a number that is NaN keeps none."""
         above = self.at_least is None or self.measured >= self.at_least
-        return above and (self.at_most is None or self.measured <= self.at_most)
+        return bool(above and (self.at_most is None or self.measured <= self.at_most))
 
     def __str__(self) -> str:
         bounds = [("at least", self.at_least), ("at most", self.at_most)]

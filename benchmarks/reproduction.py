@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from cobandits.lab.cells import Cell, Estimation, Simulation
 from cobandits.lab.panels import Panel, Scale, available
 from cobandits.simulate import simulate
 
-__all__ = ["Comparison", "Kind", "compare", "kinds", "section"]
+__all__ = ["Comparison", "Kind", "compare", "kinds", "section", "together_seconds"]
 
 PANELS = ("1a", "1b", "1c", "1g", "1h", "1i", "2a", "2b", "2c", "2d", "2e")
 TRIALS = 3  # of each kind of cell
@@ -55,18 +56,21 @@ def section() -> Section:
     panels = [panel for name, panel in available().items() if name in PANELS]
     every = kinds(panels, Scale())
     found = [compare(kind) for kind in every if has_literal(kind.cells[0])]
-    *_, ratio, _, stopped_ratio = _numbers(found)
+    _, ours, whole, _, stopped, _ = _numbers(found)
+    together = together_seconds([one.kind for one in found])
     title = f"Seconds on one thread, all cells, from {TRIALS} trials of each kind"
     columns = ("panel", "cells", "ours", "literal", "ratio", "stopped as ours", "its ratio")
     return Section(
         name="reproduction",
         tables=[Table(title=title, columns=columns, rows=_rows(found))],
-        targets=[Target(name="literal / ours, all cells", measured=ratio, at_least=50)],
+        targets=[Target(name="literal / ours, all cells", measured=whole / together, at_least=50)],
         notes=[
+            f"The lab runs cells of one world one after the other, and draws its rounds once: all "
+            f"cells take {together:.0f} s so, {ours:.0f} s one by one.",
             f"Literal cells are extrapolated from {TIMED_ROUNDS} rounds of a play and "
             f"{TIMED_ITERATIONS} iterations of each fit, of the paper's {literal.ITERATIONS}. "
             "The library stops where it has converged: stopped as ours, with as many "
-            f"iterations as it took, they take {stopped_ratio:.3g} times as long.",
+            f"iterations as it took, they take {stopped / together:.3g} times as long as ours.",
             _left_out([kind for kind in every if not has_literal(kind.cells[0])]),
         ],
     )
@@ -98,6 +102,23 @@ def compare(kind: Kind, trials: int = TRIALS) -> Comparison:
         seconds.append((ours, slow.seconds(paper), slow.seconds(counts)))
     ours, whole, stopped = np.mean(seconds, axis=0) * len(kind.cells)
     return Comparison(kind=kind, ours=ours, literal=whole, stopped=stopped)
+
+
+def together_seconds(members: Sequence[Kind], trials: int = TRIALS) -> float:
+    """Return the seconds of all cells, run as the lab does: those of one world in a row."""
+    worlds: dict[tuple[str, int], list[Kind]] = {}
+    for kind in members:
+        worlds.setdefault((kind.cells[0].world, len(kind.cells)), []).append(kind)
+    total = 0.0
+    for (_, n_cells), met in worlds.items():
+        rows = [[kind.cells[i] for kind in met] for i in range(min(trials, n_cells))]
+        total += n_cells * float(np.mean([seconds_of(partial(_run_all, row)) for row in rows]))
+    return total
+
+
+def _run_all(cells: Sequence[Cell]) -> None:
+    for cell in cells:
+        cell.run()
 
 
 def _iterations(cell: Cell) -> list[int]:

@@ -206,7 +206,18 @@ def test_faster_than_altgd(rate: float, said: str) -> None:
     claim = verdict("faster", records)
     assert claim.verdict == said
     steps = [math.ceil(math.log(1.05e-4) / math.log(x)) for x in (0.8, rate)]
-    assert f"{steps[0]} to {steps[1]} (d = 20, r = 3, noise std 1e-3)" in claim.numbers
+    assert f"{steps[0]} to {steps[1]} (d = 20, r = 3, noise std 1e-3; fewer in" in claim.numbers
+
+
+@pytest.mark.parametrize(("wins", "said"), [(16, "holds"), (12, "does not hold")])
+def test_faster_means_in_more_than_half_of_all_trials(wins: int, said: str) -> None:
+    """Of 20 trials, 15 are more than half at the level 5 % (binomial, 0.021), 14 are not."""
+    other = fitted(
+        lambda trial: falling(0.9 if trial < wins else 0.7), estimator="altgd", trials=20
+    )
+    claim = verdict("faster", fitted(lambda _: falling(0.8), trials=20) + other)
+    assert claim.verdict == said
+    assert f"fewer in {wins} of 20" in claim.numbers
 
 
 def test_one_that_never_arrives_is_slower() -> None:

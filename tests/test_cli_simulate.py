@@ -33,9 +33,11 @@ KEYS = {
     "regret_per_task",
     "mean_reward",
     "decisions",
+    "rewarded",
     "fits",
     "error",
     "distance",
+    "fit_statuses",
     "seconds",
     "seconds_deciding",
     "seconds_learning",
@@ -257,6 +259,13 @@ def test_a_log_is_replayed_for_its_rewards(run: Run, log: Path, tmp_path: Path) 
     assert table.code == 0
     assert "mean reward" in table.out
     assert "nan" not in table.out
+    came = [record["rewarded"] for record in records if record["policy"] == "random"]
+    assert f"{np.mean(came):,.0f} of 60" in table.out
+    assert "only" in table.out  # so few rewards say little
+    rows = {line.split()[0]: line.split() for line in table.out.splitlines() if "±" in line}
+    assert float(rows["random"][3]) > 0.2  # 1.96 of about 1 / sqrt(30), not the spread of trials
+    whole = run(*command[:5], *names, "--trials", 1, "--json").records
+    assert {record["rounds"] for record in whole} == {20}  # all that the log has
     assert "nobody knows the regret in replay" in table.err
     refused = run(*command, *names, "--tune")
     assert refused.code == 2
@@ -272,12 +281,12 @@ def test_the_table_is_sorted_by_regret(run: Run) -> None:
     result = run(*SMALL, "--rounds", 60, *chosen, "--trials", 3)
     assert result.code == 0
     lines = result.out.splitlines()
-    assert "regret a task" in lines[0]
-    assert [line.split()[0] for line in lines[1:4]] == list(names)
-    assert "best" in lines[1]
-    assert all("±" in line and "+" in line for line in lines[2:4])
+    assert lines[0].startswith("synthetic, dim 8")
+    assert "regret a task" in lines[1]
+    assert [line.split()[0] for line in lines[2:5]] == list(names)
+    assert "best" in lines[2]
+    assert all("±" in line and "+" in line for line in lines[3:5])
     assert "3 trials" in result.out
-    assert max(map(len, lines)) <= 80
     one = run(*SMALL, *chosen, "--trials", 1)
     assert "±" not in one.out
 
@@ -291,11 +300,20 @@ def records(*regrets: float, errors: list[float] | None = None, ended: str = "")
             "decisions": 2,
             "fit_errors": errors or [],
             "fit_statuses": ended,
+            "fit_trouble": "raise iterations" if "limit" in ended else "",
             "seconds_deciding": 1e-5,
             "seconds_learning": 2.0,
         }
         for value in regrets
     ]
+
+
+def test_labels_small_sizes_and_what_is_run(run: Run) -> None:
+    again = ("--policy", "ridge", "--policy", "ridge:ridge=5,label=heavy")
+    result = run("simulate", "--dim", 8, "--tasks", 3, "--rounds", 12, "--trials", 1, *again)
+    assert result.code == 0, result.err
+    assert "synthetic, dim 8, n_tasks 3, rank 3; 12 rounds, 1 trials, seed 0" in result.out
+    assert "heavy" in result.out
 
 
 def test_intervals_are_paired_by_trial(capsys: pytest.CaptureFixture[str]) -> None:
@@ -313,7 +331,7 @@ def test_errors_and_fits_that_did_not_converge_are_told(
     print_standings(standings({"[red]a": group}))
     out = capsys.readouterr().out
     assert "0.25" in out
-    assert "[red]a: 2 of 4 fits ended as 'limit'" in out
+    assert "[red]a: 2 of 4 fits ended as 'limit' (iterations ran out); the first: raise" in out
 
 
 def test_tuning_is_told(run: Run) -> None:
@@ -417,7 +435,7 @@ def test_what_varies_is_run_and_told_apart(
     names = {path.name for path in out.iterdir()}
     assert {"regret-n_tasks-4.svg", "regret-n_tasks-6.svg", "report.html"} < names
     table = run("run", "own.toml").out
-    assert table.index("n_tasks = 4:") < table.index("n_tasks = 6:")
+    assert table.index("n_tasks 4") < table.index("n_tasks 6")
     told = (out / "report.md").read_text(encoding="utf-8")
     assert "| n_tasks | policy |" in told
     assert "dim 8" in told

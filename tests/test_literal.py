@@ -319,7 +319,8 @@ def test_the_sums_weigh_a_kind_by_its_cells(monkeypatch: pytest.MonkeyPatch) -> 
     assert rows["all"] == (12, 12.0, 2040.0, 170.0)
     assert section.targets[0].measured == 170.0
     assert section.targets[0].met
-    assert "1a c" in section.notes[1]
+    assert "1a c" in section.notes[2]
+    assert "12 s so, 12 s one by one" in section.notes[0]
 
 
 def _calls_as_seconds(function: Callable[[], object]) -> float:

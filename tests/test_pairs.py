@@ -224,7 +224,7 @@ def test_a_file_with_groups(tmp_path: Path) -> None:
         (lambda: ClassPairs(dataset="iris", n_tasks=-1), "from 1 to the 3 pairs"),
         (lambda: DigitPairs(noise_std=-1.0), "noise_std"),
         (lambda: DigitPairs(noise_std=float("nan")), "noise_std"),
-        (ClassPairs, "give one of dataset, file and table"),
+        (ClassPairs, "give a dataset or a file"),
         (lambda: ClassPairs(dataset="iris", file="x.csv"), "got 2 of them"),
         (lambda: ClassPairs(dataset="iris", label="kind"), "columns of a file"),
         (lambda: ClassPairs(file="x.csv"), "a file needs label"),

@@ -45,7 +45,7 @@ def test_all_panels_are_there_in_the_papers_order() -> None:
     for name, panel in PANELS.items():
         assert panel.name == name
         assert panel.title
-        assert {"trials", "r", "T", "noise"} <= set(panel.parameters)
+        assert {"r", "noise", "trials, full run"} <= set(panel.parameters)
 
 
 @pytest.mark.parametrize("scale", [FULL, QUICK, Scale(trials=1, quick=True)])

@@ -154,7 +154,7 @@ def test_trials_that_failed_are_counted() -> None:
     one = by_epoch()
     failed = {"altgd": [np.array([1.0, 300.0, 1e-3]), np.array([3.0, 1e-3, 1e-3])]}
     (axes,) = plots.errors_by_epoch([replace(one, curves={**one.curves, **failed})]).axes
-    assert axes.get_title(loc="left").splitlines()[1].endswith(": altgd in 1 of 2 trials")
+    assert axes.get_title(loc="left").splitlines()[1].endswith("of 2 trials: altgd in 1")
     (axes,) = plots.errors_by_epoch([one]).axes
     assert axes.get_title(loc="left") == "noise"
 

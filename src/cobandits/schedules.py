@@ -36,7 +36,8 @@ class EqualEpochs:
         _check_rounds(self.rounds)
         if not 1 <= self.epochs <= self.rounds:
             raise ConfigurationError(
-                f"epochs must be from 1 to rounds = {self.rounds}, got {self.epochs}"
+                f"epochs must be from 1 to rounds = {self.rounds}, got {self.epochs}; take more "
+                "rounds, or fewer epochs (schedule=equal-M)"
             )
 
     def next_end(self, rounds: int) -> int | None:

@@ -45,8 +45,7 @@ def write_pages(results: Sequence[Result], figures: Mapping[str, Path], director
 def _setting(one: Experiment) -> str:
     """Say what all experiments share."""
     fixed = {k: v for k, v in one.environment_parameters.items() if k not in one.varied}
-    said = replace(one, environment_parameters=fixed).setting
-    return f"{said}; {one.rounds} rounds, {one.trials} trials, seed {one.seed}"
+    return replace(one, environment_parameters=fixed).description
 
 
 def _rows(result: Result) -> list[dict[str, str]]:

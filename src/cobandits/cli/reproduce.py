@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cobandits import datasets
+from cobandits.cli.interrupts import RESUMABLE, interruptible
 from cobandits.cli.output import plot_directory
-from cobandits.cli.resuming import resumable
 from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
 from cobandits.lab import Reproduction, claims
@@ -63,7 +63,7 @@ def reproduce(
     scale = Scale(trials=n_trials, quick=quick, mnist=mnist, seed=seed)
     _tell_of_mnist(panels, scale)
     plot_directory(out)
-    with resumable(), ProgressBar(unit="cells") as bar:
+    with interruptible(RESUMABLE), ProgressBar(unit="cells") as bar:
         done = run_and_draw(
             panels,
             scale,

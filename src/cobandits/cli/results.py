@@ -138,9 +138,11 @@ def _line(label: str, cell: Simulation, record: Record) -> dict[str, object]:
         "seed": cell.seed,
         "trial": cell.trial,
         **{name: record[name] for name in ("regret_per_task", "mean_reward", "decisions")},
+        "rewarded": record["rewarded"],
         "fits": fits["fit_errors"].size,
         "error": last["fit_errors"],
         "distance": last["fit_distances"],
+        "fit_statuses": record["fit_statuses"],
         "seconds": float(np.sum([*seconds.values()])),
         **seconds,
         "identity": cell.identity,
@@ -149,8 +151,7 @@ def _line(label: str, cell: Simulation, record: Record) -> dict[str, object]:
 
 def _print(results: Sequence[Result]) -> None:
     for k, result in enumerate(results):
-        if result.heading:
-            print(f"{result.heading}:" if k == 0 else f"\n{result.heading}:")
+        print(f"{'' if k == 0 else chr(10)}{result.experiment.description}")
         print_standings(result.standings)
 
 

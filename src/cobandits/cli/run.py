@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from cobandits.cli.interrupts import RESUMABLE, interruptible
 from cobandits.cli.output import plot_directory
 from cobandits.cli.pages import write_pages
 from cobandits.cli.results import draw, file_name, report
-from cobandits.cli.resuming import resumable
 from cobandits.lab import Store, read_experiments
 
 __all__ = ["run"]
@@ -45,7 +45,7 @@ def run(
         experiment.check()
     directory = Path("results", file_name(experiments[0].name)) if out is None else out
     plot_directory(directory)
-    with resumable(), Store(directory) as store:
+    with interruptible(RESUMABLE), Store(directory) as store:
         results = report(experiments, jobs=jobs, as_json=as_json, run=store.run_all)
     page = write_pages(results, draw(results, directory), directory)
     for note in store.notes:

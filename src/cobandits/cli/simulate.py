@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from cobandits import environments, policies
+from cobandits.cli.interrupts import interruptible
 from cobandits.cli.results import report
 from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
@@ -22,6 +23,7 @@ Scalar = str | int | float | bool | None
 
 _POLICIES = ("lrrl", "moments", "thompson", "ridge", "random")
 _DEFAULTS: dict[str, dict[str, Scalar]] = {"synthetic": {"dim": 100, "n_tasks": 50, "rank": 4}}
+_ROUNDS = 200
 _LATE = 0.2  # the share of tasks that joins at half time
 _OPTIONS = {"n_tasks": "tasks", "n_arms": "arms", "late": "late-tasks", "replaced": "drift"}
 
@@ -34,7 +36,10 @@ def simulate(
             metavar="NAME", help=f"Where rounds come from: {', '.join(environments.available())}."
         ),
     ] = "synthetic",
-    rounds: Annotated[int, typer.Option(min=1, metavar="INT", help="Rounds, N.")] = 200,
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="INT", help="Rounds, N; 200, or all that a log has."),
+    ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,19 +67,21 @@ def simulate(
     rank: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="INT", help="Rank that policies are told, r; of theta (synthetic)."
+            min=1, metavar="INT", help="Rank that policies are told, r, and of theta; at most 4."
         ),
     ] = None,
-    tasks: Annotated[int | None, typer.Option(metavar="INT", help="Tasks, T.")] = None,
+    tasks: Annotated[
+        int | None, typer.Option(metavar="INT", help="Tasks, T; 50, or 45 pairs.")
+    ] = None,
     dim: Annotated[
-        int | None, typer.Option(metavar="INT", help="Features of an arm, d (synthetic).")
+        int | None, typer.Option(metavar="INT", help="Features of an arm, d; 100 (synthetic).")
     ] = None,
     arms: Annotated[
-        int | None, typer.Option(metavar="INT", help="Arms to choose among, K (synthetic).")
+        int | None, typer.Option(metavar="INT", help="Arms to choose among, K; 5 (synthetic).")
     ] = None,
     noise_std: Annotated[
         float | None,
-        typer.Option(metavar="X", help="Standard deviation of the noise."),
+        typer.Option(metavar="X", help="Standard deviation of the noise; 0.001."),
     ] = None,
     condition: Annotated[
         float | None, typer.Option(metavar="X", help="Condition number of theta (synthetic).")
@@ -145,14 +152,20 @@ def simulate(
         environment=env,
         environment_parameters=parameters,
         candidates=tuple(_candidate(text) for text in policy or _POLICIES),
-        rounds=rounds,
+        rounds=_rounds(env, parameters) if rounds is None else rounds,
         trials=trials,
         seed=seed,
         rank=told_rank(env, parameters) if rank is None or "rank" in parameters else rank,
         tune=tune,
     )
     experiment.check()
-    report([experiment], jobs=jobs, as_json=as_json, plot=plot)
+    with interruptible("stopped; nothing is kept"):
+        report([experiment], jobs=jobs, as_json=as_json, plot=plot)
+
+
+def _rounds(env: str, parameters: Mapping[str, Scalar]) -> int:
+    """Return the rounds where none are given: as many as there are, or the paper's."""
+    return int(getattr(environments.make(env, parameters), "n_rounds", _ROUNDS))
 
 
 def _environment_parameters(env: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -166,7 +179,10 @@ def _environment_parameters(env: str, given: Mapping[str, Scalar]) -> dict[str, 
         raise ConfigurationError(
             f"the environment {env} has no {', '.join(unknown)}; it has: {has or 'no options'}"
         )
-    return {**_DEFAULTS.get(env, {}), **chosen}
+    filled = {**_DEFAULTS.get(env, {}), **chosen}
+    if "rank" in known and "rank" not in chosen:
+        filled["rank"] = min(int(filled[key] or 1) for key in ("rank", "dim", "n_tasks"))
+    return filled
 
 
 def _option(parameter: str) -> str:
@@ -179,9 +195,9 @@ def _candidate(text: str) -> Candidate:
     >>> _candidate("thompson:scale=0.01,ridge=1").parameters
     {'scale': 0.01, 'ridge': 1}
     """
-    name, _, rest = text.partition(":")
+    name, colon, rest = text.partition(":")
     parameters: dict[str, Scalar] = {}
-    for part in rest.split(",") if rest else ():
+    for part in rest.split(",") if colon else ():
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not (key and equals and value):
             raise ConfigurationError(
@@ -190,7 +206,8 @@ def _candidate(text: str) -> Candidate:
         if key in parameters:
             raise ConfigurationError(f"--policy {text} gives {key} twice")
         parameters[key] = _value(value)
-    return Candidate(name=name, label=text, parameters=parameters)
+    label = str(parameters.pop("label", text))
+    return Candidate(name=name, label=label, parameters=parameters)
 
 
 def _value(text: str) -> Scalar:

@@ -21,9 +21,14 @@ from cobandits.plots.regret import interval
 __all__ = ["Standings", "print_standings", "standings"]
 
 Floats = NDArray[np.float64]
+
+_ENDS = {"limit": "'limit' (iterations ran out)", "refused": "'refused' (nothing was changed)"}
 Records = Mapping[str, Sequence[Record]]  # of each policy, by trial
 
-_WIDTH = 80  # where the output is not a terminal, and at least
+_WIDTH = 80  # of a terminal, at least
+_PIPED = 200  # where the output is not one: no label is broken
+_NORMAL = 1.96  # standard errors on each side of a 95 % interval
+_FEW = 100  # rewards that came, below which a mean says little
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,19 +48,19 @@ def standings(records: Records, notes: Sequence[str] = ()) -> Standings:
     """
     regrets = _scores(records, "regret_per_task")
     known = all(np.isfinite(values).all() for values in regrets.values())
-    score = ("regret a task", "above best") if known else ("mean reward", "below best")
+    score = ("regret a task", "above best") if known else ("mean reward", "rewards")
     return Standings(
         header=("policy", *score, "error", "seconds", "us/decision"),
         rows=tuple(_regrets(records, regrets) if known else _rewards(records)),
         legend=_legend(len(next(iter(records.values()))), known),
-        notes=(*notes, *_advice(records)),
+        notes=(*notes, *_advice(records), *([] if known else _cautions(records))),
     )
 
 
 def print_standings(shown: Standings) -> None:
     """Print the table, what its columns mean, and the notes."""
     console = Console(highlight=False)
-    console.width = max(_WIDTH, console.width) if sys.stdout.isatty() else _WIDTH
+    console.width = max(_WIDTH, console.width) if sys.stdout.isatty() else _PIPED
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(shown.header[0], overflow="fold")
     for name in shown.header[1:]:
@@ -75,11 +80,18 @@ def _regrets(records: Records, scores: Mapping[str, Floats]) -> list[tuple[str, 
 
 
 def _rewards(records: Records) -> list[tuple[str, ...]]:
-    scores = _scores(records, "mean_reward")
-    means = {label: float(np.nan_to_num(x, nan=-math.inf).mean()) for label, x in scores.items()}
-    order = sorted(means, key=lambda label: -means[label])
-    gaps = {label: scores[order[0]] - scores[label] for label in order}
-    return [_row(label, scores[label], gaps[label], records[label], order[0]) for label in order]
+    means = {label: float(x.mean()) for label, x in _scores(records, "mean_reward").items()}
+    order = sorted(means, key=lambda label: -np.nan_to_num(means[label], nan=-math.inf))
+    return [_reward_row(label, means[label], records[label]) for label in order]
+
+
+def _reward_row(label: str, mean: float, records: Sequence[Record]) -> tuple[str, ...]:
+    """Return a row whose interval is of the rewards: all trials replay the same log."""
+    half = _NORMAL * float(_column(records, "mean_reward_error").mean())
+    came = float(_column(records, "rewarded").mean())
+    of = float(_column(records, "decisions").mean())
+    shown = f"{number(mean)} ± {number(half)}"
+    return label, shown, f"{came:,.0f} of {of:,.0f}", *_costs(records)
 
 
 def _row(
@@ -126,13 +138,18 @@ def _last(values: object) -> float:
 
 def _legend(n_trials: int, known: bool) -> tuple[str, ...]:
     means = f"Means over {n_trials} trials, ± a 95 % t-interval" if n_trials > 1 else "One trial"
-    lines = (
-        f"{means}; the best first.",
-        f"{'Above' if known else 'Below'} best: paired, trial by trial.",
+    costs = (
         "Error: of theta, relative, at the last fit.",
         "Seconds: deciding and learning, a trial; us/decision: deciding alone.",
     )
-    return lines if known else ("Nobody knows the regret here.", *lines)
+    if known:
+        return f"{means}; the best first.", "Above best: paired, trial by trial.", *costs
+    return (
+        "Nobody knows the regret here; the best first.",
+        "Mean reward: of the rewards that came, ± a 95 % interval, mean over trials of one log.",
+        "Rewards: how many came, of how many decisions.",
+        *costs,
+    )
 
 
 def _advice(records: Records) -> list[str]:
@@ -141,9 +158,19 @@ def _advice(records: Records) -> list[str]:
     for label, group in records.items():
         said = (str(record["fit_statuses"]) for record in group)
         ended = Counter(status for text in said if text for status in text.split(","))
+        why = next((text for record in group if (text := str(record["fit_trouble"]))), "")
         lines += [
-            f"{label}: {count} of {ended.total()} fits ended as {status!r}"
+            f"{label}: {count} of {ended.total()} fits ended as {_ENDS[status]}; the first: {why}"
             for status, count in ended.items()
             if status != "converged"
         ]
     return lines
+
+
+def _cautions(records: Records) -> list[str]:
+    """Return one line for each policy of which a log says little."""
+    return [
+        f"{label}: only {came:,.0f} rewards came; a log with more random decisions says more"
+        for label, group in records.items()
+        if (came := float(_column(group, "rewarded").mean())) < _FEW
+    ]

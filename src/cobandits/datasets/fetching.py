@@ -136,7 +136,7 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ConfigurationError(
-            f"cannot write {path}: {error.strerror or error}; make room there, or set "
+            f"cannot write {path}: {error.strerror or error}; make that possible, or set "
             "COBANDITS_CACHE to another directory"
         ) from error
 

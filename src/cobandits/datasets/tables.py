@@ -151,5 +151,6 @@ def _refuse_text(frame: Frame, name: str) -> None:
     values = np.asarray(frame[name].to_numpy())
     if values.dtype.kind == "O" and any(isinstance(value, str) for value in values.tolist()):
         raise DataError(
-            f"column {name} holds text; drop it from the file or name the features without it"
+            f"column {name} holds text; drop it from the file, or (in Python) name the features "
+            "without it"
         )

@@ -228,7 +228,7 @@ class ClassPairs(_Pairs):
         given = [source for source in (self.dataset, self.file, self.table) if source is not None]
         if len(given) != 1:
             raise ConfigurationError(
-                f"give one of dataset, file and table to say where rows come from, "
+                f"give a dataset or a file (or a table, in Python) to say where rows come from, "
                 f"got {len(given)} of them"
             )
         if self.file is None and (self.label, self.group) != (None, None):

@@ -148,7 +148,7 @@ class Simulation(Cell):
         return policies.make(
             self.policy,
             self.policy_parameters,
-            rounds=self.rounds,
+            rounds=min(self.rounds, getattr(environment, "n_rounds", self.rounds)),
             dim=environment.dim,
             n_tasks=environment.n_tasks,
             rank=rank,

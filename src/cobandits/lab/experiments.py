@@ -72,7 +72,7 @@ class Experiment:
     environment_parameters: Parameters = field(default_factory=dict)
     candidates: tuple[Candidate, ...]
     rounds: int
-    trials: int = 1
+    trials: int = 3
     seed: int = 0
     rank: int | None = None
     tune: bool = False
@@ -89,7 +89,8 @@ class Experiment:
             raise ConfigurationError("an experiment needs at least one policy")
         if twice := sorted({label for label in labels if labels.count(label) > 1}):
             raise ConfigurationError(
-                f"two policies are called {', '.join(twice)}; give one of them a label of its own"
+                f"two policies are called {', '.join(twice)}; give one of them a label of its own "
+                "(label = ... in TOML, name:label=... as an option)"
             )
 
     def cells(self, trials: Sequence[int] | None = None) -> list[Simulation]:
@@ -111,6 +112,12 @@ class Experiment:
             for key, value in self.environment_parameters.items()
         ]
         return ", ".join([self.environment, *said])
+
+    @property
+    def description(self) -> str:
+        """What is run, in a line."""
+        told = "" if self.rank is None else f"; policies are told rank {self.rank}"
+        return f"{self.setting}; {self.rounds} rounds, {self.trials} trials, seed {self.seed}{told}"
 
     def _cell(self, candidate: Candidate, trial: int) -> Simulation:
         return Simulation(
@@ -162,10 +169,18 @@ def read_experiments(path: str | Path) -> list[Experiment]:
         raise ConfigurationError(f"{path} is no text in UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is no TOML: {error}") from error
+    _resolve_file(content, path.parent)
     try:
         return _experiments(content, path.stem)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _resolve_file(content: dict[str, Any], folder: Path) -> None:
+    """Make a file of the environment relative to that of the experiment."""
+    environment = content.get("environment")
+    if isinstance(environment, dict) and isinstance(environment.get("file"), str):
+        environment["file"] = str(folder / environment["file"])
 
 
 def _experiments(content: Mapping[str, Any], name: str) -> list[Experiment]:

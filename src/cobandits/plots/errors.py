@@ -98,7 +98,7 @@ def _failures(errors: Errors) -> str:
     }
     told = ", ".join(f"{name} in {count}" for name, count in worse.items() if count)
     n_trials = len(errors.floor)
-    return f"\nerror above 1 after an epoch: {told} of {n_trials} trials" if told else ""
+    return f"\nabove 1 in some of {n_trials} trials: {told}" if told else ""
 
 
 def _new(drawings: Sequence[Errors], setting: str) -> tuple[Figure, list[Axes]]:

@@ -68,6 +68,7 @@ def regret(curves: Mapping[str, Sequence[Floats]], setting: str = "") -> Figure:
         axes.set_ylim(0, _top(lines))
         axes.set_xlim(0, max(len(line.mean) for line in lines.values()))
         rows = _label(axes, lines)
+        axes.locator_params(axis="x", integer=True)
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.set_xlabel("round")
         axes.set_ylabel("cumulative regret a task")

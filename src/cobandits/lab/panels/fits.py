@@ -73,7 +73,7 @@ class Data:
             "noise": "standard deviation 1e-3 (variance 1e-6, as written) and 1e-6",
             "step": f"{_STEP} for AltGDMin, 0.5 for AltGD",
             "sample splitting": f"off: {self.n_rows} rows are fewer than 2 L + 1 parts",
-            "trials": "100",
+            "trials, full run": "100",
             "lines": "medians and the middle 80 % of trials (the paper: means, which show the "
             "worst trial where errors differ by orders of magnitude)",
         }

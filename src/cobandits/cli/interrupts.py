@@ -1,4 +1,4 @@
-"""What a command says that can be stopped and goes on when it is given again."""
+"""What a command says that is stopped."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from collections.abc import Iterator
 
 import typer
 
-__all__ = ["resumable"]
+__all__ = ["RESUMABLE", "interruptible"]
 
+RESUMABLE = "stopped; the same command goes on from here"
 _INTERRUPTED = 130  # what shells expect: 128 and the number of the signal
 
 
 @contextlib.contextmanager
-def resumable() -> Iterator[None]:
-    """Say, after an interrupt, that nothing is lost."""
+def interruptible(farewell: str) -> Iterator[None]:
+    """End with one line after an interrupt."""
     try:
         yield
     except KeyboardInterrupt:
-        print("cobandits: stopped; the same command goes on from here", file=sys.stderr)
+        print(f"cobandits: {farewell}", file=sys.stderr)
         raise typer.Exit(_INTERRUPTED) from None
