@@ -442,6 +442,15 @@ def test_what_varies_is_run_and_told_apart(
     assert "n_tasks = 4: ridge: tuned to" in told
 
 
+def test_a_value_and_its_negative_have_pictures_of_their_own(run: Run, tmp_path: Path) -> None:
+    text = OWN.replace("n_tasks = [4, 6]", "shift = [1, -1]").replace(
+        "dim = 8", "dim = 8\nn_tasks = 4"
+    )
+    (tmp_path / "own.toml").write_text(text.replace("tune = true", ""))
+    assert run("run", tmp_path / "own.toml", "--out", tmp_path / "out").code == 0
+    assert len(list((tmp_path / "out").glob("regret*.svg"))) == 2
+
+
 def test_run_goes_on_and_runs_only_what_changed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

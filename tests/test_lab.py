@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 import pytest
 import threadpoolctl
+from numpy.typing import NDArray
 
 from cobandits import environments, lab, policies
 from cobandits.environments import Synthetic
@@ -309,6 +310,37 @@ def test_a_world_that_was_met_before_is_the_same() -> None:
     assert other["regret_per_task"] != fresh[0]["regret_per_task"]
 
 
+def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
+    def fill(n_groups: int) -> None:
+        rows = [f"{k % 7},{'ab'[k % 2]},{k // 2 % n_groups}" for k in range(60)]
+        (tmp_path / "rows.csv").write_text("\n".join(["x,kind,town", *rows]))
+
+    said = {"file": str(tmp_path / "rows.csv"), "label": "kind", "group": "town"}
+    cell = replace(CELL, environment="classification", environment_parameters=said, rounds=5)
+    fill(2)
+    before = cell.run()
+    fill(3)
+    assert (before["decisions"], cell.run()["decisions"]) == (2 * 5, 3 * 5)
+
+
+def test_no_policy_can_change_what_the_next_one_meets(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(_: Ridge, tasks: object, arms: NDArray[np.float64], *others: object) -> None:
+        arms[:] = 0
+
+    monkeypatch.setattr(Ridge, "learn", spoil)
+    with pytest.raises(ValueError, match="read-only"):
+        replace(CELL, policy="ridge", policy_parameters={}).run()
+
+
+def test_rounds_that_have_no_room_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = CELL.run()
+    monkeypatch.setattr("cobandits.lab.cells._ROOM", 1000)
+    first = replace(CELL, trial=5).run()
+    again, other = replace(CELL, trial=5).run(), CELL.run()
+    assert same(first, again)
+    assert same(kept, other)
+
+
 def test_trials_and_seeds_differ() -> None:
     cells = [CELL, replace(CELL, trial=2), replace(CELL, seed=4), replace(CELL, trial=-1)]
     regrets = {record["regret_per_task"] for _, record in run_all(cells)}
@@ -565,6 +597,22 @@ def test_every_combination_of_what_varies_is_an_experiment(tmp_path: Path) -> No
     assert varied == [
         replace(plain, varied=one, environment_parameters={**plain.environment_parameters, **one})
         for one in ({"n_tasks": 3, "dim": 7}, {"n_tasks": 4, "dim": 7})
+    ]
+
+
+def test_files_that_vary_are_beside_the_experiment(tmp_path: Path) -> None:
+    for name in ("one.csv", "two.csv"):
+        (tmp_path / name).write_text("x,kind\n1,a\n2,b\n3,a\n4,b\n")
+    text = """
+rounds = 3
+policy = [{name = "random"}]
+environment = {name = "classification", label = "kind"}
+vary = {file = ["one.csv", "two.csv"]}
+"""
+    found = read_experiments(written(tmp_path / "a.toml", text))
+    assert [one.environment_parameters["file"] for one in found] == [
+        str(tmp_path / "one.csv"),
+        str(tmp_path / "two.csv"),
     ]
 
 

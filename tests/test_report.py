@@ -174,3 +174,38 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(ConfigurationError, match="taken"):
         report.write(reproduction(tmp_path / "made"), tmp_path / "taken")
+
+
+def test_captions_say_what_the_lines_are(page: Page) -> None:
+    assert page.text.count("Medians over 2 trials.") == 4  # 2a, b, d, e
+    assert page.text.count("Means over 2 trials.") == 7  # 1a-c, 1g-i, 2c
+    assert page.text.count("One trial.") == 3  # pairs of digits
+
+
+def test_panels_with_fewer_trials_are_named(page: Page) -> None:
+    assert "14 of 14 panels, 2 trials of each setting (1 in 1d, 1e, 1f)." in page.text
+
+
+@pytest.mark.parametrize(
+    ("names", "commands"),
+    [
+        (("1d",), ["cobandits[cli,sklearn]", "cobandits data fetch mnist\ncobandits reproduce 1d"]),
+        (("1a",), ["cobandits[cli]'\ncobandits reproduce 1a"]),
+    ],
+)
+def test_the_commands_fetch_what_the_panels_need(
+    names: tuple[str, ...], commands: list[str], tmp_path: Path
+) -> None:
+    whole = reproduction(tmp_path)
+    some = {
+        name: {
+            line: [
+                record | {"environment": "mnist"} if name == "1d" else record for record in found
+            ]
+            for line, found in whole.records[name].items()
+        }
+        for name in names
+    }
+    path = report.write(type(whole)(**{**vars(whole), "records": some}), tmp_path)
+    text = Page(path.read_text(encoding="utf-8")).text
+    assert all(command in text for command in commands)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
+import os
 import random
 import re
 import signal
@@ -12,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import psutil
 import pytest
@@ -116,6 +118,20 @@ def test_a_run_that_is_stopped_keeps_its_cells_and_its_time(tmp_path: Path) -> N
     assert len(stored(tmp_path)) == 3
     assert [one["cells"] for one in json.loads((tmp_path / "runs.json").read_text())] == [3]
     assert run(QUICK, tmp_path).n_run == 10 - 3
+
+
+def test_a_full_disk_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def fill(done: int, total: int, text: str) -> None:
+        for module in ("store", "reproduction"):
+            monkeypatch.setattr(f"cobandits.lab.{module}.write_whole", full)
+
+    with pytest.raises(ConfigurationError, match="No space left"):
+        reproduce(PANELS, QUICK, out=tmp_path, progress=fill)
+    monkeypatch.undo()
+    assert run(QUICK, tmp_path).n_run == 10 - 1
 
 
 def test_a_damaged_part_is_told_and_run_again(tmp_path: Path, ran: list[str]) -> None:

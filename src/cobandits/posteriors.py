@@ -78,6 +78,15 @@ class Posteriors:
         for group in _waves(tasks):
             self._learn_each(tasks[group], X[group], y[group])
 
+    def settle(self, tasks: Codes, precisions: Floats, moments: Floats) -> None:
+        """Set posteriors from their precisions, (m, d, d), and precisions times means, (m, d)."""
+        columns = np.linalg.inv(np.linalg.cholesky(precisions))  # row i is column i of S
+        self.roots[tasks] = columns[(slice(None), *np.tril_indices(self.dim))]
+        half = columns @ moments[:, :, None]  # S' times the moments
+        self.means[tasks] = (columns.transpose(0, 2, 1) @ half)[..., 0]
+        volumes = -2 * np.log(np.einsum("mii->mi", columns)).sum(axis=1)
+        self.log_volumes[tasks] = volumes - self.dim * np.log(self.ridge)
+
     def spread(self, tasks: Codes, arms: Floats) -> Doubles:
         """Return ``arms S_t`` for the task of each request, (m, K, d).
 

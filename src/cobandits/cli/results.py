@@ -94,8 +94,10 @@ def file_name(text: str) -> str:
 
     >>> file_name("../my first: try")
     'my-first-try'
+    >>> file_name("shift = -1"), file_name("shift = 1")
+    ('shift--1', 'shift-1')
     """
-    return re.sub(r"[^\w.]+", "-", text).strip("-.") or "unnamed"
+    return re.sub(r"[^\w.-]+", "-", text).strip("-.") or "unnamed"
 
 
 def _tuned(experiment: Experiment, jobs: int, bar: ProgressBar, run: Runner) -> Result:

@@ -67,7 +67,9 @@ def simulate(
     rank: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="INT", help="Rank that policies are told, r, and of theta; at most 4."
+            min=1,
+            metavar="INT",
+            help="Rank that policies are told, r, and of theta; 4, or the most there can be.",
         ),
     ] = None,
     tasks: Annotated[

@@ -11,8 +11,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import version
+from pathlib import Path
 from time import perf_counter
 from typing import ClassVar
 
@@ -61,7 +62,7 @@ class Cell(ABC):
     @property
     def configuration(self) -> str:
         """All that the cell says, and the release that runs it, as JSON."""
-        said = {"release": version("cobandits"), "kind": self.kind, **asdict(self)}
+        said = {"release": _release(), "kind": self.kind, **asdict(self)}
         try:
             return json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -131,7 +132,7 @@ class Simulation(Cell):
 
     def record(self, progress: Within | None = None) -> Record:
         """Let the policy play, and return its regret, its fits and its times."""
-        world = _world(self.world)
+        world = _world(self.world, _file_version(self.environment_parameters))
         policy = self.make_policy(world.environment)
         trace = simulate(policy, world, self.rounds, self.seed, trial=self.trial, progress=progress)
         return {"environment": self.environment, "policy": self.policy, **_told(trace, self.trial)}
@@ -202,6 +203,11 @@ class Estimation(Cell):
         }
 
 
+@cache
+def _release() -> str:
+    return version("cobandits")  # which is read from files, each time
+
+
 class _World:
     """The rounds of an environment, remembered for the next policy that meets them."""
 
@@ -220,17 +226,30 @@ class _World:
             return
         drawn, room = [], float(_ROOM)
         for asked in self.environment.rounds(n_rounds, seed=seed, trial=trial):
+            for shared in (asked.tasks, asked.arms, asked.means, asked.rewards):
+                shared.flags.writeable = False  # no policy may change what the next one meets
             room -= asked.arms.nbytes
             if room > 0:
                 drawn.append(asked)
+            else:
+                drawn.clear()  # it will not be used, so it takes no room
             yield asked
-        self._drawn = drawn if room > 0 else []
+        self._drawn = drawn
 
 
 @lru_cache(maxsize=1)
-def _world(said: str) -> _World:
+def _world(said: str, _file: tuple[int, ...]) -> _World:
     name, parameters, *_ = json.loads(said)
     return _World(environments.make(name, parameters))
+
+
+def _file_version(parameters: Parameters) -> tuple[int, ...]:
+    """Tell versions of an environment's file apart, so that an old one is not remembered."""
+    try:
+        found = Path(str(parameters["file"])).stat()
+    except (KeyError, OSError):  # what is wrong with a file is told when it is read
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _told(trace: Trace, trial: int) -> Record:

@@ -21,7 +21,7 @@ CHOICES = (
         "As written, its standard deviation is 1e-3, and the error of theta stops near 2e-4 "
         "(d = T = 100, 50 rows a task). A standard deviation of 1e-6 stops near 2e-7, which is "
         "nearer to the paper's “close to 1e-6”.",
-        "Standard deviation 1e-3; Figure 2 also for 1e-6.",
+        "Standard deviation 1e-3; Figures 2a, b, d and e also for 1e-6.",
     ),
     Choice(
         "Sample splitting into 2L + 1 parts",
@@ -54,7 +54,7 @@ CHOICES = (
     Choice(
         "When epochs end",
         "The theory has epochs that end at N^(1 - 2^-m), the experiments equal ones.",
-        "Equal epochs, as many and as long as the paper gives for each figure.",
+        "Equal ones, as many and as long as the paper gives; 4 in Figure 2c, where it gives none.",
     ),
     Choice(
         "Which rows a fit uses",
@@ -65,7 +65,8 @@ CHOICES = (
     Choice(
         "The scale of Thompson sampling, the penalty of the trace norm",
         "Not given.",
-        "Tuned on trials of their own, which are not reported; the values are with each panel.",
+        "The scale is tuned on trials of their own, which are not reported; the penalty follows "
+        "from the noise. The values are with each panel.",
     ),
     Choice(
         "When Thompson sampling learns",

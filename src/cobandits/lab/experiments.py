@@ -169,18 +169,20 @@ def read_experiments(path: str | Path) -> list[Experiment]:
         raise ConfigurationError(f"{path} is no text in UTF-8") from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is no TOML: {error}") from error
-    _resolve_file(content, path.parent)
+    _resolve_files(content, path.parent)
     try:
         return _experiments(content, path.stem)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from error
 
 
-def _resolve_file(content: dict[str, Any], folder: Path) -> None:
-    """Make a file of the environment relative to that of the experiment."""
-    environment = content.get("environment")
+def _resolve_files(content: dict[str, Any], folder: Path) -> None:
+    """Make files of the environment, also those that vary, relative to that of the experiment."""
+    environment, vary = content.get("environment"), content.get("vary")
     if isinstance(environment, dict) and isinstance(environment.get("file"), str):
         environment["file"] = str(folder / environment["file"])
+    if isinstance(vary, dict) and isinstance(vary.get("file"), list):
+        vary["file"] = [str(folder / x) if isinstance(x, str) else x for x in vary["file"]]
 
 
 def _experiments(content: Mapping[str, Any], name: str) -> list[Experiment]:

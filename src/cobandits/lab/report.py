@@ -27,7 +27,8 @@ _ABOUT = (
 _METHOD = (
     "Policies and estimators met the same arms, rows and noise in a trial, so they are compared "
     "trial by trial. A difference counts where its 95 % t-interval leaves out zero; with fewer "
-    "than five trials an interval says little, and the means alone decide. “Holds only if” names "
+    "than five trials an interval says little, and the means alone decide. A regret is the lowest "
+    "where none is seen to be lower; a lead grows only where it is seen to. “Holds only if” names "
     "the settings, of those that were run, in which a claim never failed."
 )
 _REPEAT = (
@@ -107,7 +108,7 @@ def _content(reproduction: Reproduction) -> dict[str, object]:
             for one in CHOICES
         ],
         "facts": _facts(reproduction),
-        "commands": f"pip install 'cobandits[cli]'\n{_command(reproduction)}",
+        "commands": "\n".join(_commands(reproduction)),
         "repeat": _REPEAT,
     }
 
@@ -125,20 +126,29 @@ def _extent(reproduction: Reproduction) -> str:
     scale, n = reproduction.scale, len(reproduction.records)
     trials = "one trial" if scale.trials == 1 else f"{scale.trials} trials"
     text = f"{n} of {len(available())} panels, {trials} of each setting"
+    counts = {name: _n_trials(lines) for name, lines in reproduction.records.items()}
+    if fewer := [name for name, count in counts.items() if count < scale.trials]:
+        text += f" ({counts[fewer[0]]} in {', '.join(fewer)})"
     if not scale.quick:
-        return f"{text}, and a tenth of that on MNIST."
+        return f"{text}."
     return (
-        f"{text} and fewer numbers of tasks than the paper's. This is a quick run: its verdicts "
-        "rest on few trials."
+        f"{text}. This is a quick run: it has fewer numbers of tasks than the paper's, on pairs of "
+        "digits also fewer rounds, and its verdicts rest on few trials."
     )
+
+
+def _n_trials(lines: Mapping[str, Sequence[Record]]) -> int:
+    return len({record["trial"] for records in lines.values() for record in records})
+
+
+def _environments(lines: Mapping[str, Sequence[Record]]) -> set[object]:
+    return {record.get("environment") for records in lines.values() for record in records}
 
 
 def _stand_in(reproduction: Reproduction) -> list[str]:
     """Tell if digits stand in for MNIST, and in which panels."""
     panels = [
-        name
-        for name, lines in reproduction.records.items()
-        if any(record.get("environment") == "digits" for line in lines.values() for record in line)
+        name for name, lines in reproduction.records.items() if "digits" in _environments(lines)
     ]
     if not panels:
         return []
@@ -155,10 +165,18 @@ def _facts(reproduction: Reproduction) -> dict[str, str]:
         "trials": str(reproduction.scale.trials),
         "seed": str(reproduction.scale.seed),
         "cells": f"{reproduction.n_cells}, of which {reproduction.n_run} in the last run",
-        "time": f"{minutes} min {seconds} s" if minutes else f"{seconds} s",
+        "time of all runs here": f"{minutes} min {seconds} s" if minutes else f"{seconds} s",
         "jobs": str(reproduction.jobs),
         **reproduction.facts,
     }
+
+
+def _commands(reproduction: Reproduction) -> list[str]:
+    """Return what to give on a machine that has nothing of it yet."""
+    met = set().union(*(_environments(lines) for lines in reproduction.records.values()))
+    extras = "cli,sklearn" if met & {"digits", "mnist"} else "cli"
+    fetch = ["cobandits data fetch mnist"] if "mnist" in met else []
+    return [f"pip install 'cobandits[{extras}]'", *fetch, _command(reproduction)]
 
 
 def _command(reproduction: Reproduction) -> str:
@@ -193,17 +211,16 @@ def _panel(reproduction: Reproduction, name: str) -> dict[str, object]:
         "source": data_uri(path),
         "file": path.name,
         "alt": f"Panel {name}: {panel.title}. Lines: {', '.join(lines)}.",
-        "caption": _caption(lines),
+        "caption": _caption(panel.average, lines),
         "parameters": panel.parameters,
         "lines": [_line(label, records) for label, records in lines.items()],
     }
 
 
-def _caption(lines: Mapping[str, Sequence[Record]]) -> str:
-    trials = {record["trial"] for records in lines.values() for record in records}
-    shown = "One trial" if len(trials) == 1 else f"Means over {len(trials)} trials"
-    environments = {record.get("environment") for records in lines.values() for record in records}
-    note = " Scikit-learn's digits in place of MNIST." if "digits" in environments else ""
+def _caption(average: str, lines: Mapping[str, Sequence[Record]]) -> str:
+    n = _n_trials(lines)
+    shown = "One trial" if n == 1 else f"{average.capitalize()} over {n} trials"
+    note = " Scikit-learn's digits in place of MNIST." if "digits" in _environments(lines) else ""
     return f"Lines: {' · '.join(lines)}. {shown}.{note}"
 
 

@@ -166,7 +166,8 @@ class _Clock:
             "cells": self._cells,
             "jobs": self._jobs,
         }
-        write_whole(self._path, json.dumps([*self._runs, now], indent=1).encode())
+        with contextlib.suppress(OSError):  # a full disk: the store says so, of what matters
+            write_whole(self._path, json.dumps([*self._runs, now], indent=1).encode())
 
 
 def _earlier_runs(path: Path) -> list[dict[str, str | int | float]]:

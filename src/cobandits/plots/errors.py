@@ -71,7 +71,7 @@ def errors_by_epoch(drawings: Sequence[Errors], setting: str = "") -> Figure:
 
     >>> one = Errors(title="noise", curves={"moments": [np.array([np.nan, 0.9])]}, floor=[0.1])
     >>> errors_by_epoch([one]).axes[0].get_xlabel()
-    'epoch (0 is the spectral start)'
+    'epoch (0 is the start)'
     """
     with style():
         figure, all_axes = _new(drawings, setting)
@@ -85,7 +85,7 @@ def errors_by_epoch(drawings: Sequence[Errors], setting: str = "") -> Figure:
             epochs = max(len(trials[0]) for trials in errors.curves.values())
             axes.set_xlim(-0.15, epochs - 0.9)
             axes.set_xticks(range(epochs))
-            axes.set_xlabel("epoch (0 is the spectral start)")
+            axes.set_xlabel("epoch (0 is the start)")
         _finish(all_axes, drawings)
     return figure
 

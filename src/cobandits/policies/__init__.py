@@ -18,6 +18,7 @@ from cobandits.policies.lowrank import LRRL, Moments, TraceNormGreedy
 from cobandits.policies.mtlr import MTLROFUL
 from cobandits.policies.pertask import LinUCB, PerTask, Ridge, Thompson
 from cobandits.policies.refitted import Refitted
+from cobandits.policies.shared import Shared
 
 __all__ = [
     "LRRL",
@@ -31,6 +32,7 @@ __all__ = [
     "Random",
     "Refitted",
     "Ridge",
+    "Shared",
     "SubspaceOracle",
     "Thompson",
     "TraceNormGreedy",

@@ -84,6 +84,11 @@ class TaskStatistics(TaskData):
         return sum(array.nbytes for array in self._store.values()) + self._squared_moment.nbytes
 
     @property
+    def grams(self) -> Floats:
+        """``Phi_t' Phi_t``, (T, d, d)."""
+        return self._part("grams")
+
+    @property
     def squares(self) -> NDArray[np.float64]:
         """``y_t' y_t``, (T,)."""
         return self._part("squares").astype(np.float64, copy=False)

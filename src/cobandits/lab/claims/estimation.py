@@ -109,7 +109,7 @@ def little_from_trace_norm(evidence: Evidence) -> Claim:
     rivals = [
         _improved(one, fits) for one, fits in evidence.fits("altgdmin").items() if one in left
     ]
-    numbers = f"Relative error from the first iteration to the last: {listed(said)}"
+    numbers = f"Relative error from the start to the last iteration: {listed(said)}"
     numbers += f"; AltGDMin on the same rows: {listed(rivals)}." if rivals else "."
     return claim.judged(cases, numbers, map(len, groups.values()))
 
@@ -173,8 +173,9 @@ def _speeds(groups: Mapping[Setting, Sequence[_Rates]]) -> str:
     return (
         f"What an iteration leaves of the error of theta, medians over fits: {'; '.join(said)}. On "
         f"average the bound is kept in {round(n * _share(every, 'mean'))} of {n} fits, by every "
-        f"iteration in {round(n * _share(every, 'slowest'))}. (The theorem wants more rows than "
-        "these, and fresh ones in each iteration.)"
+        f"iteration in {round(n * _share(every, 'slowest'))}. (The theorem is about the "
+        "distance of the basis, which the error of theta follows; it wants more rows than these, "
+        "and fresh ones in each iteration.)"
     )
 
 

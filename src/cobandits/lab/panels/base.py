@@ -50,6 +50,8 @@ class Panel:
         Returns what to run at a scale, by series: the name of a line in the picture.
     draw
         Returns the picture of the records of each series, at a scale.
+    average : str
+        What the lines are of the trials: means or medians.
     """
 
     name: str
@@ -57,3 +59,4 @@ class Panel:
     parameters: Mapping[str, str]
     cells: Callable[[Scale], Mapping[str, Sequence[Cell]]]
     draw: Callable[[Mapping[str, Sequence[Record]], Scale], Figure]
+    average: str = "means"

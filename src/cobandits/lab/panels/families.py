@@ -9,7 +9,15 @@ from cobandits.lab.panels.bandits import FAILURE, Bandits, policies
 from cobandits.lab.panels.base import Panel, Scale
 from cobandits.lab.panels.tuned import DIGITS, MNIST, SHORT, SYNTHETIC_1, SYNTHETIC_2, Tuned
 
-__all__ = ["digit_pairs", "more_tasks", "size_1", "size_2", "synthetic_1", "synthetic_2"]
+__all__ = [
+    "TRACENORM",
+    "digit_pairs",
+    "more_tasks",
+    "size_1",
+    "size_2",
+    "synthetic_1",
+    "synthetic_2",
+]
 
 _NOISE = 1e-3
 _OPEN = {
@@ -18,7 +26,7 @@ _OPEN = {
     "lrrl": "AltGDMin with step 0.4, to convergence (tolerance 1e-9) or L = 2000 iterations",
     "regret bound": f"Theorem 5.4 with delta = {FAILURE}, log to base 2, mean over trials",
 }
-_TRACENORM = "penalty from the noise, whose std it is told; duality gap 1e-4 or 2000 iterations"
+TRACENORM = "penalty from the noise, whose std it is told; duality gap 1e-4 or 2000 iterations"
 
 
 def size_1(rank: int, noise_std: float = _NOISE) -> Parameters:
@@ -74,7 +82,7 @@ def synthetic_2(name: str, rank: int) -> Panel:
         "r": str(rank),
         "trials, full run": "100",
     }
-    said |= _open(tuned) | {"tracenorm": _TRACENORM}
+    said |= _open(tuned) | {"tracenorm": TRACENORM}
     return _panel(name, f"Regret, synthetic data 2, rank {rank}", bandits, said)
 
 
@@ -101,11 +109,12 @@ def digit_pairs(name: str, rank: int) -> Panel:
 
     said = {
         "data": "MNIST; where it cannot be fetched, scikit-learn's embedded digits stand in "
-        "(d = 64, 500 rounds), and the picture says so",
-        **{"d": "784, no intercept", "K": "2", "N": "5000", "epochs": "5 of 1000 rounds"},
+        "(d = 64, 500 rounds in a full run), and the picture says so",
+        **{"d": "784, no intercept", "K": "2", "N, full run": "5000", "epochs": "5, equal"},
         **{"T": "10, 45 of the 45 pairs", "r": str(rank), "trials, full run": "10"},
         **{"L": "2000 (not in the paper for MNIST)"},
         **_open(MNIST),
+        **{f"{name}, on the embedded digits": text for name, text in DIGITS.texts.items()},
     }
     del said["regret bound"]
     return _panel(name, f"Regret, pairs of MNIST digits, rank {rank}", bandits, said)

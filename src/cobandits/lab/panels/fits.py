@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cobandits.lab.cells import Cell, Estimation, Parameters, Record, Simulation
 from cobandits.lab.panels.base import Panel, Scale
-from cobandits.lab.panels.families import size_1, size_2
+from cobandits.lab.panels.families import TRACENORM, size_1, size_2
 from cobandits.lab.panels.reading import array, by_noise, ordered, scalar, theory
 from cobandits.plots import Errors, errors_by_epoch, errors_by_iteration
 
@@ -78,6 +78,10 @@ class Data:
             "worst trial where errors differ by orders of magnitude)",
         }
 
+    def of_tracenorm(self, text: str) -> dict[str, str]:
+        """Return what is said of the trace norm, if it is one of the estimators."""
+        return {"tracenorm": text} if "tracenorm" in self.estimators else {}
+
     def estimations(self, estimator: str, scale: Scale) -> list[Cell]:
         """Return the fits of an estimator to the rows of one epoch, at both levels of noise."""
         limit = {"iterations": _ITERATIONS} if estimator in _ITERATIVE else {}
@@ -135,12 +139,17 @@ def by_iteration(name: str, data: Data) -> Panel:
             **data.parameters,
             "L": f"{_ITERATIONS}, or until a step gains less than 1e-9 of the cost; "
             "a fit that stopped keeps its last error",
+            **data.of_tracenorm(
+                "from theta = 0 on, until the duality gap is 1e-6 of the cost; penalty from the "
+                "noise, whose std it estimates"
+            ),
             "floor": "least squares from the truth on, dotted",
             "contraction": f"Theorem 5.2 with c_gamma = {_STEP} and each trial's condition "
             "number, from the error of the start on, dashed; median over trials",
         },
         cells=lambda scale: {one: data.estimations(one, scale) for one in data.estimators},
         draw=lambda records, _: _draw_iterations(records, data),
+        average="medians",
     )
 
 
@@ -155,11 +164,13 @@ def by_epoch(name: str, data: Data) -> Panel:
             "epochs": f"{_EPOCHS} of {data.n_rows} rounds, each fitted from the last basis on; "
             "0 is the start on the rows of one epoch",
             "moments": "one fit, to the first epoch, as the paper's policy does",
+            **data.of_tracenorm(f"{TRACENORM}; epoch 0 is theta = 0"),
         },
         cells=lambda scale: {
             one: data.starts(one, scale) + data.simulations(one, scale) for one in data.estimators
         },
         draw=lambda records, _: _draw_epochs(records, data),
+        average="medians",
     )
 
 
