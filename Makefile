@@ -19,7 +19,7 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test lint format reproduce bench statistical clean
+.PHONY: help setup test lint format reproduce bench flagship statistical clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,9 @@ reproduce: setup ## every figure of the paper, quickly, and a report on its clai
 
 bench: setup ## the benchmarks, as ratios in one run on one thread
 	$(BIN)/python -m benchmarks
+
+flagship: setup ## `shared` against the others: docs/shared-results.md (slow; goes on where it was)
+	$(BIN)/python -m benchmarks.flagship --jobs $(WORKERS)
 
 statistical: setup ## the claims that need many seeds (slow, not part of `make test`)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 0 -m statistical $(PYTEST_ARGS) tests

@@ -6,7 +6,7 @@ import argparse
 import time
 from importlib import import_module
 
-DEFAULT = ("iteration", "solve", "decisions", "memory", "growth")
+DEFAULT = ("iteration", "solve", "decisions", "memory", "growth", "scale")
 NAMED_ONLY = ("compare-numba", "reproduction")
 
 

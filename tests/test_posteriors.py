@@ -121,3 +121,58 @@ def test_the_extension_checks_lengths_and_tasks() -> None:
         held.learn(np.array([0]), np.ones((1, 4)), np.ones(1))
     with pytest.raises(ValueError, match="task -1 of 2"):
         held.spread(np.array([-1]), np.ones((1, 2, 3)))
+
+
+@pytest.mark.parametrize("ridge", [1e-4, 1.0, 30.0])
+@pytest.mark.parametrize("n", [0, 1, 3, 20])
+def test_settled_posteriors_are_those_of_their_normal_equations(n: int, ridge: float) -> None:
+    """Of fewer rows than features, and of more; tasks in any order, others untouched."""
+    held, V, b = learned(4, T=5, n=6, ridge=ridge)
+    rng = np.random.default_rng(7)
+    tasks, rows, rewards = np.array([3, 0]), rng.standard_normal((2, n, 4)), rng.normal(size=(2, n))
+    rows[1, -1:] = rewards[1, -1:] = 0  # a row of zeros says nothing
+    held.settle(tasks, rows, rewards)
+    V[tasks] = ridge * np.eye(4) + np.einsum("mni,mnj->mij", rows, rows)
+    b[tasks] = np.einsum("mni,mn->mi", rows, rewards)
+    np.testing.assert_allclose(held.means, np.linalg.solve(V, b[..., None])[..., 0], rtol=1e-7)
+    S = np.linalg.inv(np.linalg.cholesky(V)).transpose(0, 2, 1)
+    np.testing.assert_allclose(held.unpacked(np.arange(5)), S, rtol=1e-7, atol=1e-9)
+    volumes = np.linalg.slogdet(V)[1] - 4 * np.log(ridge)
+    np.testing.assert_allclose(held.log_volumes, volumes, rtol=1e-8, atol=1e-10)
+
+
+def test_settled_posteriors_go_on_learning_as_if_they_had_learned_all_before(way: bool) -> None:
+    rng = np.random.default_rng(2)
+    rows, rewards = rng.standard_normal((3, 8, 6)), rng.normal(size=(3, 8))
+    settled, alone = (Posteriors(n_tasks=3, dim=6, ridge=0.2) for _ in range(2))
+    settled.settle(np.arange(3), rows[:, :5], rewards[:, :5])
+    for n in range(8):
+        alone.learn(np.arange(3), rows[:, n], rewards[:, n])
+    for n in range(5, 8):
+        settled.learn(np.arange(3), rows[:, n], rewards[:, n])
+    np.testing.assert_allclose(settled.means, alone.means, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(settled.roots, alone.roots, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(settled.log_volumes, alone.log_volumes, rtol=1e-8)
+
+
+def test_settled_posteriors_of_features_that_are_nearly_the_same_stay_definite() -> None:
+    """Squared, the features would differ by less than rounding."""
+    rng = np.random.default_rng(3)
+    held = Posteriors(n_tasks=1, dim=2, ridge=1e-6)
+    x = rng.standard_normal((1, 50, 1))
+    rows = np.concatenate([x, x + 1e-9 * rng.standard_normal(x.shape)], axis=2)
+    held.settle(np.zeros(1, np.int64), 1e3 * rows, 2e3 * x[..., 0])
+    S = held.unpacked(np.zeros(1, np.int64))[0]
+    assert np.diagonal(S).min() > 0
+    assert held.means[0].sum() == pytest.approx(2, rel=1e-6)
+    across = np.array([1.0, -1.0]) @ S  # nothing but the prior tells the two apart
+    assert across @ across == pytest.approx(2e6, rel=1e-3)
+
+
+def test_unpacked_roots_are_what_arms_are_spread_by(way: bool) -> None:
+    held, _, _ = learned(5, T=4, n=10, ridge=0.5)
+    tasks = np.array([2, 0, 2])
+    S = held.unpacked(tasks)
+    assert (S[:, *np.tril_indices(5, -1)] == 0).all()
+    arms = np.random.default_rng(1).standard_normal((3, 7, 5))
+    np.testing.assert_allclose(held.spread(tasks, arms), arms @ S, rtol=1e-12)

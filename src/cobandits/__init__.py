@@ -17,9 +17,9 @@ from cobandits.estimators import (
     Pooled,
     TraceNorm,
 )
-from cobandits.evaluation import evaluate
+from cobandits.evaluation import evaluate, relearn
 from cobandits.logs import Log
-from cobandits.policies import LRRL, LinUCB, Policy, Ridge, Thompson
+from cobandits.policies import LRRL, LinUCB, Policy, Ridge, Shared, Thompson
 from cobandits.simulate import simulate
 from cobandits.tasks import TaskData, TaskRows, TaskStatistics
 from cobandits.traces import Trace
@@ -42,6 +42,7 @@ __all__ = [
     "Pooled",
     "Problem",
     "Ridge",
+    "Shared",
     "Status",
     "Synthetic",
     "TaskData",
@@ -51,6 +52,7 @@ __all__ = [
     "Trace",
     "TraceNorm",
     "evaluate",
+    "relearn",
     "sharing",
     "simulate",
     "spectrum",

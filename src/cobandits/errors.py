@@ -7,7 +7,7 @@
     ├── RankError            a rank that the data cannot carry             (ValueError)
     ├── ConfigurationError   a parameter out of its bounds                 (ValueError)
     ├── UnknownTaskError     a task label that was never fitted            (KeyError)
-    ├── ModelFileError       a saved estimate or log that cannot be read
+    ├── ModelFileError       a saved estimate, log or policy that cannot be read
     └── MissingExtraError    an optional dependency is not installed       (ImportError)
 
 Each message says what was wrong, the bound, what was given and what to do.
@@ -50,7 +50,7 @@ class UnknownTaskError(CobanditsError, KeyError):
 
 
 class ModelFileError(CobanditsError):
-    """A saved estimate or log that cannot be read."""
+    """A saved estimate, log or policy that cannot be read."""
 
 
 class MissingExtraError(CobanditsError, ImportError):

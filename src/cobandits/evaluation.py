@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
+from cobandits.decisions import Decisions, check_tasks
 from cobandits.environments.base import Environment
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
@@ -19,7 +20,7 @@ from cobandits.policies.base import Informed, Policy
 from cobandits.randomness import RandomSource, generator, stream
 from cobandits.tasks import TaskRows
 
-__all__ = ["Method", "Value", "collect", "evaluate"]
+__all__ = ["Method", "Value", "collect", "evaluate", "relearn"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
@@ -103,6 +104,31 @@ def collect(
         if learning:
             policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
     return writer.log()
+
+
+def relearn(policy: Policy, log: Log) -> None:
+    """Let a policy learn from a log as its rewards came: what was learned at once, at once.
+
+    A new policy becomes what the one was that learned while the log was written, to the last bit.
+    One that was saved on the way needs only the batches since. Decisions without a batch
+    are learned one by one: from the same rewards, but what is refitted now and then is refitted
+    at other times.
+
+    >>> from cobandits.environments import Synthetic
+    >>> from cobandits.policies import Shared
+    >>> first, second = (Shared(dim=5, n_tasks=3) for _ in range(2))
+    >>> log = collect(first, Synthetic(dim=5, n_tasks=3, rank=1), rounds=10, seed=1)
+    >>> relearn(second, log)
+    >>> bool((first.estimate.theta == second.estimate.theta).all())
+    True
+    """
+    tasks = check_tasks(log.codes, policy.n_tasks)
+    ends = np.flatnonzero(np.diff(log.batches)) + 1
+    for rows in np.split(np.arange(len(log)), ends):
+        made = Decisions(
+            chosen=log.chosen[rows], probabilities=log.probabilities[rows], policy=log.policy
+        )
+        policy.learn(tasks[rows], log.arms[rows], made, log.rewards[rows])
 
 
 def evaluate(

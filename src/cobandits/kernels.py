@@ -35,6 +35,7 @@ __all__ = [
     "pull_backs",
     "residuals",
     "ridge",
+    "turns",
 ]
 
 Floats = NDArray[np.floating]
@@ -320,3 +321,18 @@ def blocks(length: int, item_bytes: int) -> Iterator[slice]:
     step = max(1, _BLOCK_BYTES // max(1, item_bytes))
     for start in range(0, length, step):
         yield slice(start, min(start + step, length))
+
+
+def turns(tasks: Offsets) -> Offsets:
+    """Return how often the task of each row has come before it, (m,).
+
+    >>> turns(np.array([3, 1, 3, 3])).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(tasks, kind="stable")
+    ranked = tasks[order]
+    first = np.r_[True, ranked[1:] != ranked[:-1]][: len(ranked)]
+    starts = np.maximum.accumulate(np.where(first, np.arange(len(ranked)), 0))
+    out = np.empty(len(tasks), np.int64)
+    out[order] = np.arange(len(ranked)) - starts
+    return out

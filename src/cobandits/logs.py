@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 
 _FILE = Archive(holds="log", version=1, advice="save it again")
-_ARRAYS = ("tasks", "arms", "chosen", "probabilities", "rewards")
+_ARRAYS = ("tasks", "arms", "chosen", "probabilities", "rewards", "batches")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,6 +50,8 @@ class Log:
     rewards: Floats  # (n,)
     policy: str = ""  # the name of what decided
     labels: tuple[str, ...] = ()  # in the order of their numbers; none for tasks by number
+    # (n,): neighbours with the same number were learned from at once; each alone if not given
+    batches: Codes = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __post_init__(self) -> None:
         tasks = _checked_tasks(self.tasks)
@@ -63,7 +65,8 @@ class Log:
         made.features(arms)  # refuses an arm that was not offered
         rewards = _numbers(self.rewards, "rewards", len(tasks))
         chosen = made.chosen.astype(np.int64, copy=False)
-        values = (tasks, arms, chosen, made.probabilities, rewards)
+        batches = _checked_batches(self.batches, len(tasks))
+        values = (tasks, arms, chosen, made.probabilities, rewards, batches)
         for name, value in zip(_ARRAYS, values, strict=True):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "labels", _checked_labels(tasks, self.labels))
@@ -123,6 +126,8 @@ class Log:
                     "all need the same (arms, features), and tasks by number or all by label"
                 )
         joined = {name: np.concatenate([getattr(log, name) for log in logs]) for name in _ARRAYS}
+        counts = [log.batches[-1] + 1 for log in logs]
+        joined["batches"] += np.repeat(np.cumsum(counts) - counts, [len(log) for log in logs])
         return cls(
             **joined,
             policy=", ".join(dict.fromkeys(log.policy for log in logs)),
@@ -142,6 +147,9 @@ class Log:
 
 class LogWriter:
     """Collects decisions and their rewards as they come, a round or a request at a time.
+
+    What is added at once is a batch of the log. Add what a policy has learned, batch by batch, and
+    :func:`cobandits.evaluation.relearn` makes another one the same.
 
     >>> writer = LogWriter()
     >>> made = Decisions(chosen=np.array([0]), probabilities=np.array([0.5]), policy="random")
@@ -176,6 +184,7 @@ class LogWriter:
             probabilities=kept.probabilities,
             rewards=y[known],
             policy=kept.policy,
+            batches=np.zeros(len(kept), np.int64),
         )
         self._parts.append(part)
 
@@ -187,7 +196,7 @@ class LogWriter:
 
 
 def _made(header: Header, arrays: Arrays) -> Log:
-    known = {name: arrays[name] for name in _ARRAYS}
+    known = {name: arrays[name] for name in _ARRAYS if name in arrays}  # batches came later
     return Log(**known, policy=str(header["policy"]), labels=tuple(map(str, header["labels"])))
 
 
@@ -223,6 +232,20 @@ def _checked_labels(tasks: NDArray[Any], labels: Sequence[str]) -> tuple[str, ..
     if missing:
         raise DataError(f"the task {min(missing)!r} is not among the {len(labels)} labels; add it")
     return tuple(labels) or tuple(present)
+
+
+def _checked_batches(batches: ArrayLike, n: int) -> Codes:
+    """Return the number of each decision's batch, from 0 without gaps, or refuse what is none."""
+    values = np.asarray(batches)
+    if not values.size:
+        return np.arange(n)
+    if values.shape != (n,) or values.dtype.kind not in "iu":
+        raise DataError(
+            f"expected batches ({n},), a whole number for each decision, "
+            f"got shape {values.shape} of {values.dtype}"
+        )
+    starts = values[1:] != values[:-1]
+    return np.concatenate([[0], np.cumsum(starts)])
 
 
 def _numbers(values: ArrayLike, name: str, n: int) -> NDArray[np.float64]:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.errors import ConfigurationError, DataError
-from cobandits.kernels import blocks
+from cobandits.kernels import blocks, turns
+from cobandits.linalg import inverse_triangles
 
 try:
     from cobandits.compiled import _posterior
@@ -23,7 +24,7 @@ except ImportError:  # no compiler at installation
 else:
     COMPILED = True
 
-__all__ = ["COMPILED", "Posteriors"]
+__all__ = ["COMPILED", "Posteriors", "waves"]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
@@ -75,17 +76,26 @@ class Posteriors:
         if COMPILED:
             _posterior.learn(self.roots, self.means, self.log_volumes, tasks, X, y, self.dim)
             return
-        for group in _waves(tasks):
+        for group in waves(tasks):
             self._learn_each(tasks[group], X[group], y[group])
 
-    def settle(self, tasks: Codes, precisions: Floats, moments: Floats) -> None:
-        """Set posteriors from their precisions, (m, d, d), and precisions times means, (m, d)."""
-        columns = np.linalg.inv(np.linalg.cholesky(precisions))  # row i is column i of S
-        self.roots[tasks] = columns[(slice(None), *np.tril_indices(self.dim))]
-        half = columns @ moments[:, :, None]  # S' times the moments
-        self.means[tasks] = (columns.transpose(0, 2, 1) @ half)[..., 0]
-        volumes = -2 * np.log(np.einsum("mii->mi", columns)).sum(axis=1)
-        self.log_volumes[tasks] = volumes - self.dim * np.log(self.ridge)
+    def settle(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
+        """Set posteriors to what rows, (m, n, d), and rewards, (m, n), say; forget all before.
+
+        With the prior as rows above the others, ``R`` of their QR decomposition is a root of
+        the precision: nothing is squared.
+        """
+        m, n, d = rows.shape
+        stacked = np.zeros((m, d + n, d + 1))
+        stacked[:, np.arange(d), np.arange(d)] = np.sqrt(self.ridge)
+        stacked[:, d:, :d], stacked[:, d:, d] = rows, rewards
+        triangle: Doubles = np.asarray(np.linalg.qr(stacked, mode="r"))
+        S = inverse_triangles(triangle[:, :d, :d])
+        self.means[tasks] = np.einsum("mij,mj->mi", S, triangle[:, :d, d])
+        S *= np.sign(np.einsum("mii->mi", S))[:, None, :]  # positive on the diagonal
+        self.roots[tasks] = S.transpose(0, 2, 1)[(slice(None), *np.tril_indices(d))]
+        volumes = -2 * np.log(np.einsum("mii->mi", S)).sum(axis=1)
+        self.log_volumes[tasks] = volumes - d * np.log(self.ridge)
 
     def spread(self, tasks: Codes, arms: Floats) -> Doubles:
         """Return ``arms S_t`` for the task of each request, (m, K, d).
@@ -99,7 +109,7 @@ class Posteriors:
             _posterior.spread(self.roots, tasks, phi, out, self.dim)
             return out
         for block in blocks(len(tasks), self.dim**2 * 8):
-            out[block] = phi[block] @ self._unpacked(tasks[block])
+            out[block] = phi[block] @ self.unpacked(tasks[block])
         return out
 
     def _learn_each(self, tasks: Codes, X: Doubles, y: Doubles) -> None:
@@ -120,7 +130,7 @@ class Posteriors:
         self.means[tasks] += e * (residuals / alpha)[:, None]
         self.log_volumes[tasks] += np.log(alpha)
 
-    def _unpacked(self, tasks: Codes) -> Doubles:
+    def unpacked(self, tasks: Codes) -> Doubles:
         """Return the roots S of some tasks, (m, d, d)."""
         transposed = np.zeros((len(tasks), self.dim, self.dim))
         transposed[(slice(None), *np.tril_indices(self.dim))] = self.roots[tasks]
@@ -136,16 +146,11 @@ def _check_room(needed: int, n_tasks: int, dim: int) -> None:
         )
 
 
-def _waves(tasks: Codes) -> list[Codes]:
+def waves(tasks: Codes) -> list[Codes]:
     """Split requests so that no task is twice in a group, and each keeps its order.
 
-    >>> [wave.tolist() for wave in _waves(np.array([3, 1, 3]))]
+    >>> [wave.tolist() for wave in waves(np.array([3, 1, 3]))]
     [[0, 1], [2]]
     """
-    order = np.argsort(tasks, kind="stable")
-    ranked = tasks[order]
-    first = np.r_[True, ranked[1:] != ranked[:-1]][: len(ranked)]
-    starts = np.maximum.accumulate(np.where(first, np.arange(len(ranked)), 0))
-    turns = np.empty(len(tasks), np.int64)
-    turns[order] = np.arange(len(ranked)) - starts
-    return [np.flatnonzero(turns == turn) for turn in range(int(turns.max(initial=-1)) + 1)]
+    turn = turns(tasks)
+    return [np.flatnonzero(turn == n) for n in range(int(turn.max(initial=-1)) + 1)]

@@ -21,7 +21,7 @@ __all__ = ["simulate"]
 
 Scalar = str | int | float | bool | None
 
-_POLICIES = ("lrrl", "moments", "thompson", "ridge", "random")
+_POLICIES = ("shared", "lrrl", "thompson", "ridge", "random")
 _DEFAULTS: dict[str, dict[str, Scalar]] = {"synthetic": {"dim": 100, "n_tasks": 50, "rank": 4}}
 _ROUNDS = 200
 _LATE = 0.2  # the share of tasks that joins at half time

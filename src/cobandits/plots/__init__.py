@@ -8,6 +8,7 @@ from cobandits.plots.convergence import convergence
 from cobandits.plots.errors import Errors, errors_by_epoch, errors_by_iteration
 from cobandits.plots.fits import held_out, spectrum, task_plane
 from cobandits.plots.regret import regret
+from cobandits.plots.sharing import prior_spectrum, shared_and_own, shared_plane, sharing
 from cobandits.plots.style import save
 from cobandits.plots.tasks import Curves, regret_and_tasks, regret_by_tasks
 
@@ -18,10 +19,14 @@ __all__ = [
     "errors_by_epoch",
     "errors_by_iteration",
     "held_out",
+    "prior_spectrum",
     "regret",
     "regret_and_tasks",
     "regret_by_tasks",
     "save",
+    "shared_and_own",
+    "shared_plane",
+    "sharing",
     "spectrum",
     "task_plane",
 ]

@@ -14,6 +14,7 @@ from cobandits.discovery import check_parameters, named_classes, pick
 from cobandits.errors import ConfigurationError
 from cobandits.policies.base import Informed, Policy
 from cobandits.policies.bounds import Oracle, Random, SubspaceOracle
+from cobandits.policies.explained import Explanation, Explanations
 from cobandits.policies.lowrank import LRRL, Moments, TraceNormGreedy
 from cobandits.policies.mtlr import MTLROFUL
 from cobandits.policies.pertask import LinUCB, PerTask, Ridge, Thompson
@@ -23,6 +24,8 @@ from cobandits.policies.shared import Shared
 __all__ = [
     "LRRL",
     "MTLROFUL",
+    "Explanation",
+    "Explanations",
     "Informed",
     "LinUCB",
     "Moments",

@@ -22,7 +22,7 @@ __all__ = ["LinUCB", "PerTask", "Ridge", "Thompson", "check_not_negative"]
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 
-_RIDGES = (1e-6, 1e-4, 1e-2, 0.1, 1.0, 10.0)
+_RIDGES = (1e-6, 1e-4, 1e-2, 0.1, 1.0, 10.0, 30.0, 100.0)
 
 
 class PerTask(Policy):
@@ -85,7 +85,7 @@ class Thompson(PerTask):
     name: ClassVar[str] = "thompson"
     grid: ClassVar[dict[str, tuple[float, ...]]] = {
         "scale": (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3),
-        "ridge": (1e-4, 1e-2, 0.1, 1.0, 10.0),
+        "ridge": (1e-4, 1e-2, 0.1, 1.0, 10.0, 30.0),
     }
 
     def __init__(
@@ -138,7 +138,7 @@ class LinUCB(PerTask):
     name: ClassVar[str] = "linucb"
     grid: ClassVar[dict[str, tuple[float, ...]]] = {
         "radius": (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3),
-        "ridge": (1e-4, 1e-2, 0.1, 1.0, 10.0),
+        "ridge": (1e-4, 1e-2, 0.1, 1.0, 10.0, 30.0),
     }
 
     def __init__(

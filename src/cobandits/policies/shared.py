@@ -1,44 +1,63 @@
-"""The policy that learns what tasks have in common: a slow shared prior and fast heads."""
+"""The policy to use: a slow prior that all tasks share, and fast heads."""
 
 from __future__ import annotations
 
 import copy
-from typing import ClassVar
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
+from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate, Status
-from cobandits.kernels import blocks
-from cobandits.linalg import factor
-from cobandits.policies.base import Clock, Policy
-from cobandits.policies.choice import greedy
-from cobandits.posteriors import Posteriors
-from cobandits.priors import Prior, improved
-from cobandits.schedules import GrowingEpochs, Schedule
-from cobandits.tasks import TaskStatistics
+from cobandits.histories import Histories
+from cobandits.policies import states
+from cobandits.policies.alarm import Alarm
+from cobandits.policies.base import Policy
+from cobandits.policies.choice import draw, greedy, winning
+from cobandits.policies.explained import Explanation, Explanations, explain, explain_all
+from cobandits.policies.heads import Heads
+from cobandits.priors import Contest, Prior, improved
 
 __all__ = ["Shared"]
 
 Floats = NDArray[np.floating]
+Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Explore = Literal["needed", "always", "never"]
 
-_ITERATIONS = 5  # of the prior, whenever an epoch ends
+_EXPLORES = ("needed", "always", "never")
+_GROWTH = 1.25  # of the rewards, after which the prior is learned again
+_KNOWN = 3.0  # times the directions over the rewards: what is left unknown by diverse rewards
 
 
 class Shared(Policy):
-    """Greedy, with a prior for all tasks that is learned from all of them.
+    """A prior for all tasks that is learned from all of them, and a posterior for each task.
 
-    A task's theta has a Gaussian posterior that is updated after every reward. The prior is that
-    of :mod:`cobandits.priors`: it is learned from all rows so far whenever an epoch ends, and
-    epochs grow, so neither a rank nor a ridge nor a horizon is needed. Where tasks
-    have nothing in common, the prior has no preferred direction, and each task is a ridge
-    regression of its own. An intercept is learned too. Of all rows only sums are kept.
+    A task's posterior is updated after every reward. The prior is learned again from all rewards
+    so far whenever they have grown by a quarter: no rank, ridge or horizon is needed.
+    Where tasks have nothing in common, the prior has no preferred direction, and each task is
+    a ridge regression of its own; how far to go either way is decided by the errors in predicting
+    rewards that were not learned from yet. An intercept is learned too.
+
+    When errors become far larger than usual, the tasks are taken to have changed:
+    all is forgotten, :attr:`changes` gets the number of rewards so far, and a warning is logged.
 
     Parameters
     ----------
-    schedule : Schedule, optional
-        When the prior is learned again; growing epochs if not given.
+    explore : "needed", "always" or "never"
+        ``"always"`` is Thompson sampling: the best arm for a theta drawn from the posterior.
+        ``"never"`` is greedy. ``"needed"`` is greedy, but samples the value of an arm if two
+        things hold. More of it is unknown than the task's rewards would have left of any arm, had
+        they come from diverse arms. And what it could gain, over as many rewards as the task has
+        had, outweighs what one try is expected to lose. No gain beyond the highest reward so
+        far is counted, and variances are taken smaller where errors were smaller than expected.
+    floor : float
+        Share of the decisions that are made at random, so that no arm's probability is 0.
 
     Examples
     --------
@@ -50,63 +69,194 @@ class Shared(Policy):
 
     name: ClassVar[str] = "shared"
 
-    def __init__(self, *, dim: int, n_tasks: int, schedule: Schedule | None = None) -> None:
+    def __init__(
+        self, *, dim: int, n_tasks: int, explore: Explore = "needed", floor: float = 0.0
+    ) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks)
-        growing = GrowingEpochs(first=2, factor=1.25)
-        self._clock = Clock(n_tasks, growing if schedule is None else schedule)
-        self._sums = TaskStatistics(dim + 1)
-        self._fresh: list[tuple[Codes, Floats, Floats]] = []  # rows of this epoch
-        self.prior: Prior | None = None
-        self._heads = Posteriors(n_tasks=n_tasks, dim=dim + 1, ridge=1.0)
+        if explore not in _EXPLORES:
+            raise ConfigurationError(
+                f"explore must be one of {', '.join(_EXPLORES)}, got {explore!r}"
+            )
+        if not 0 <= floor <= 1:
+            raise ConfigurationError(f"floor must be a share from 0 to 1, got {floor}")
+        self.explore, self.floor = explore, float(floor)
+        self.changes: tuple[int, ...] = ()
+        self.rewards = 0
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin as if nothing had been seen."""
+        self._histories = Histories(n_tasks=self.n_tasks, dim=self.dim)
+        self._contest, self._alarm = Contest(), Alarm(self.n_tasks)
+        self._heads: Heads | None = None
+        self._counts: Codes = np.zeros(self.n_tasks, np.int64)
+        self._highest = -np.inf  # reward
+        self._seen = 0  # rewards since all was forgotten
+        self._due = 1  # rewards at which the prior is learned again
+        self.estimate = None
+
+    @property
+    def prior(self) -> Prior | None:
+        """What all tasks share, None before the first reward."""
+        return None if self._heads is None else self._heads.prior
+
+    def explain(self, task: int) -> Explanation:
+        """Say what a task's predictions come from, and how sure they are; print it to read it."""
+        return explain(self._heads, self._counts, task)
+
+    def explain_all(self) -> Explanations:
+        """Say the same of all tasks, in arrays: what :func:`cobandits.plots.sharing` draws."""
+        return explain_all(self._heads, self._counts)
+
+    def save(self, path: str | Path) -> None:
+        """Write all that was learned to ``path``, whole or not at all; no pickle is used."""
+        states.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Shared:
+        """Read what :meth:`save` wrote: a policy that goes on as the saved one, to the last bit.
+
+        Random numbers are the caller's: save the state of the generator too, where decisions
+        have to be the same.
+        """
+        return states.load(path, cls)
+
+    def _choose(
+        self, tasks: Codes, arms: Floats, rng: np.random.Generator
+    ) -> tuple[Codes, Floats | Callable[[], Floats]]:
+        if self.explore == "never" or self._heads is None:
+            return draw(self._probabilities(tasks, arms), rng)
+        m, K, _ = arms.shape
+        values, factors = self._beliefs(self._heads, tasks, arms)
+        z = rng.standard_normal((m, factors.shape[2]))
+        chosen = (values + np.einsum("mkq,mq->mk", factors, z)).argmax(axis=1)
+        if self.floor:
+            chosen = np.where(rng.random(m) < self.floor, rng.integers(K, size=m), chosen)
+        return chosen, lambda: self._floored(winning(values, factors, chosen), K)
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
-        z = self._whitened(_with_intercept(arms))
-        return greedy(np.einsum("mkd,md->mk", z, self._heads.means[tasks]))
+        m, K, _ = arms.shape
+        if self._heads is None:
+            return np.full((m, K), 1 / K)
+        if self.explore == "never":
+            return self._floored(greedy(self._heads.values(tasks, arms)), K)
+        values, factors = self._beliefs(self._heads, tasks, arms)
+        shares = np.stack([winning(values, factors, np.full(m, k)) for k in range(K)], axis=1)
+        return self._floored(shares / shares.sum(axis=1, keepdims=True), K)
+
+    def _floored(self, probabilities: Floats, n_arms: int) -> Floats:
+        return (1 - self.floor) * probabilities + self.floor / n_arms
+
+    def _beliefs(self, heads: Heads, tasks: Codes, arms: Floats) -> tuple[Doubles, Doubles]:
+        """Return the values of the arms, (m, K), and a root of the covariance to sample with."""
+        values, factors, before = heads.beliefs(tasks, arms)
+        if self.explore == "needed":
+            factors *= np.sqrt(self._need(tasks, heads, values, factors, before))[:, :, None]
+        return values, factors
+
+    def _need(
+        self, tasks: Codes, heads: Heads, values: Doubles, factors: Doubles, before: Doubles
+    ) -> Doubles:
+        """Return the share of each arm's variance to sample with, (m, K); see the class."""
+        n = self._counts[tasks, None]
+        sure = self._alarm.calibration
+        variances = np.maximum(np.einsum("mkq,mkq->mk", factors, factors), np.finfo(float).tiny)
+        known = np.where(n > 0, _KNOWN * factors.shape[2] / np.maximum(n, 1), 0) * before
+        best = values.max(axis=1, keepdims=True)
+        most = np.maximum(best, self._highest - heads.prior.offset)
+        std = np.sqrt(sure * variances)
+        gains = _gain(values, std, best) - _gain(values, std, most)
+        worth = (n == 0) | (n * gains > best - values)
+        return np.asarray(sure * worth * np.maximum(0, 1 - known / variances))
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         if not len(tasks):
             return
-        X = _with_intercept(rows)
-        if self._clock.ends_with(tasks):
-            self._refit([*self._fresh, (tasks, X, rewards)])
-            self._fresh = []
+        F = np.column_stack([rows, np.ones(len(rows)), rewards]).astype(np.float64, copy=False)
+        if self._heads is None:
+            self._take(tasks, F)
         else:
-            std = 1.0 if self.prior is None else float(np.sqrt(self.prior.noise))
-            self._heads.learn(tasks, self._whitened(X) / std, rewards / std)
-            self._fresh.append((tasks.copy(), X, rewards.copy()))
-        self._clock.count(tasks)
+            self._compare_and_take(self._heads, tasks, F)
+        np.add.at(self._counts, tasks, 1)
+        self._highest = max(self._highest, float(rewards.max()))
+        self._seen += len(tasks)
+        self.rewards += len(tasks)
 
-    def _whitened(self, features: Floats) -> Floats:
-        """Return features for which the prior of the weights is N(0, I)."""
-        return features if self.prior is None else features @ self.prior.root
+    def _compare_and_take(self, heads: Heads, tasks: Codes, F: Doubles) -> None:
+        """Learn rows after they were compared with what was expected of them."""
+        squares, variances = heads.foresee(tasks, F)
+        alarm = self._alarm.after(squares, variances + heads.noise)
+        if alarm.raised:
+            self._start_over(tasks, F)
+            return
+        self._take(tasks, F)
+        self._alarm = alarm
 
-    def _refit(self, fresh: list[tuple[Codes, Floats, Floats]]) -> None:
-        """Learn the prior from all rows, and every task's posterior under it; all or nothing."""
-        sums = copy.deepcopy(self._sums)
-        tasks, X, rewards = (np.concatenate(parts) for parts in zip(*fresh, strict=True))
-        sums.add(X, rewards, tasks)
-        prior = improved(sums, self.prior, iterations=_ITERATIONS)
-        heads = Posteriors(n_tasks=self.n_tasks, dim=self.dim + 1, ridge=1.0)
-        seen = np.array(sums.labels)
-        for block in blocks(sums.n_tasks, 3 * (self.dim + 1) ** 2 * 8):
-            precisions = prior.precisions(sums.grams[block])
-            heads.settle(seen[block], precisions, prior.whitened(sums.moments().T[block]))
-        self._sums, self.prior, self._heads = sums, prior, heads
-        self.estimate = self._estimated()
+    def _take(self, tasks: Codes, F: Doubles) -> None:
+        """Learn rows: the heads alone, or now and then the prior too; all or nothing."""
+        seen = self._seen + len(tasks)
+        errors = self._contest.errors_with(self._histories.slots[tasks], F)
+        if self._heads is None or seen >= self._due:
+            self._refit(tasks, F, errors)
+            self._due = int(np.ceil(seen * _GROWTH))
+            return
+        kept = self._histories.kept(tasks)
+        self._histories.reserve(tasks[kept])  # what may fail comes first
+        self._heads.learn(tasks, F)
+        self._histories.add(tasks[kept], F[kept])
+        self._histories.give_up(tasks[~kept])
+        self._contest.errors = errors
 
-    def _estimated(self) -> Estimate:
-        """Return the thetas of all tasks, without the intercept."""
-        assert self.prior is not None
-        Theta = (self._heads.means @ self.prior.root.T)[:, :-1].T  # (d, T)
-        basis, weights = factor(Theta)
-        done = Status(outcome="converged", message="prior learned", iterations=_ITERATIONS)
-        return Estimate(
-            basis=basis, weights=weights, labels=tuple(range(self.n_tasks)), status=done
+    def _refit(self, tasks: Codes, F: Doubles, errors: Doubles) -> None:
+        """Learn the prior from all rows and these, and every task's posterior under it."""
+        histories = copy.deepcopy(self._histories)
+        kept = histories.kept(tasks)
+        histories.add(tasks[kept], F[kept])
+        histories.give_up(tasks[~kept])
+        kept = histories.slots[tasks] >= 0  # some may have been given up
+        histories.compress(2 * histories.width)
+        settings = self._contest.winner(errors)
+        try:
+            learned = improved(histories, self._contest.prior, settings)
+            contest = self._contest.next_round(settings, errors, learned)
+            heads = Heads.of(histories, learned.under(settings), self._heads)
+        except np.linalg.LinAlgError as error:
+            raise DataError(
+                f"features or rewards differ too much in size to be learned from ({error}); "
+                "scale them to about 1"
+            ) from error
+        heads.learn(tasks[~kept], F[~kept])
+        estimate = _estimated(heads)
+        self._histories, self._contest, self._heads = histories, contest, heads
+        self.estimate = estimate
+
+    def _start_over(self, tasks: Codes, F: Doubles) -> None:
+        """Forget all but these rows; all or nothing."""
+        before = dict(self.__dict__)
+        try:
+            self._forget()
+            self._take(tasks, F)
+        except BaseException:
+            self.__dict__.update(before)
+            raise
+        self.changes = (*self.changes, self.rewards)
+        logging.getLogger("cobandits").warning(
+            "after %d rewards the tasks are no longer what they were: starting over", self.rewards
         )
 
 
-def _with_intercept(features: Floats) -> Floats:
-    """Return features with one more that is 1."""
-    wider = np.ones((*features.shape[:-1], features.shape[-1] + 1))
-    wider[..., :-1] = features
-    return wider
+def _estimated(heads: Heads) -> Estimate:
+    """Return the thetas of all tasks, without the intercept; the widest directions come first."""
+    basis, triangle = np.linalg.qr(heads.root[:-1, ::-1])
+    return Estimate(
+        basis=basis,
+        weights=triangle @ heads.posteriors.means[:, ::-1].T,
+        labels=tuple(range(len(heads.posteriors.means))),
+        status=Status(outcome="converged", message="prior learned", iterations=1),
+    )
+
+
+def _gain(values: Doubles, std: Doubles, level: Doubles) -> Doubles:
+    """Return how much a Gaussian value is expected to be above a level: ``E max(v - level, 0)``."""
+    u = (values - level) / std
+    return np.asarray(std * (np.exp(-0.5 * u**2) / np.sqrt(2 * np.pi) + u * ndtr(u)))

@@ -1,0 +1,90 @@
+"""Run the comparison of ``shared`` with the others: ``python -m benchmarks.flagship``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks.flagship import changing, sections
+from benchmarks.flagship.kept import Kept, NotRunError, quiet
+from benchmarks.flagship.page import Part, page, target_table
+from benchmarks.flagship.sections import Scale
+from benchmarks.report import machine
+from cobandits.files import write_whole
+
+FOLDER = Path("results") / "flagship"
+PAGE = Path("docs") / "shared-results.md"
+
+SECTIONS: dict[str, Callable[[Kept, Scale], Part]] = {
+    "synthetic": sections.synthetic,
+    "noise": sections.noise,
+    "unrelated": sections.unrelated,
+    "digits": sections.digits,
+    "mnist": sections.mnist,
+    "late": changing.late,
+    "drift": changing.drift,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the named sections, and write the page of all that was run."""
+    told = _parser().parse_args(arguments)
+    for name in told.sections:
+        if name not in SECTIONS:  # argparse's own check refuses no names at all
+            raise SystemExit(f"there is no section {name!r}; choose from {', '.join(SECTIONS)}")
+    scale = _scale(told)
+    path = PAGE if scale == Scale() else FOLDER / "preview.md"
+    began = perf_counter()
+    parts: dict[str, Part | str] = {}
+    days: set[str] = set()
+    for name in SECTIONS:
+        kept = Kept(FOLDER, jobs=told.jobs, may_run=name in (told.sections or SECTIONS))
+        parts[name] = _part(name, kept, scale)
+        days |= kept.days
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, (page(parts, machine(), days) + "\n").encode())
+    print(f"\n{perf_counter() - began:.0f} s. All of it is in {path}.")
+
+
+def _part(name: str, kept: Kept, scale: Scale) -> Part | str:
+    """Return what a section shows, or why it shows nothing."""
+    if kept.may_run:
+        print(f"== {name}", flush=True)
+    try:
+        part = replace(SECTIONS[name](kept, scale), seconds=kept.seconds)
+    except NotRunError as reason:
+        return f"{reason} `python -m benchmarks.flagship {name}` runs it."
+    if kept.may_run:
+        print(target_table([(part.title, target) for target in part.targets]), flush=True)
+    return part
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.flagship", description=__doc__)
+    parser.add_argument(
+        "sections",
+        nargs="*",
+        metavar="section",
+        help=f"of {', '.join(SECTIONS)}; all where none is named",
+    )
+    parser.add_argument("--trials", type=int, help="trials of a cell; 10")
+    parser.add_argument("--mnist-trials", type=int, help="of MNIST; 3")
+    parser.add_argument("--quick", action="store_true", help="2 trials, few cells: a test")
+    jobs = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=int, default=jobs, help=f"processes; {jobs}")
+    return parser
+
+
+def _scale(told: argparse.Namespace) -> Scale:
+    given = {"trials": told.trials, "mnist_trials": told.mnist_trials}
+    scale = Scale.quick() if told.quick else Scale()
+    return replace(scale, **{name: value for name, value in given.items() if value is not None})
+
+
+if __name__ == "__main__":
+    quiet()
+    main()

@@ -1,0 +1,166 @@
+"""Runs that are kept: a JSON-lines file each, written whole, and never run twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+from time import perf_counter
+
+from cobandits import datasets
+from cobandits.files import write_whole
+
+__all__ = ["Command", "Kept", "Line", "NotRunError", "Option", "Play", "quiet"]
+
+Option = str | int | float | bool
+Line = dict[str, float | None]  # one trial of what the tool runs itself
+
+
+class NotRunError(Exception):
+    """What is asked for was not run, and may or can not be run now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """One call of ``cobandits simulate``.
+
+    >>> command = Command(options={"tasks": 10, "tune": True}, policies=("ridge",))
+    >>> print(command)
+    cobandits simulate --tasks 10 --tune --policy ridge --json
+    """
+
+    options: Mapping[str, Option]
+    policies: tuple[str, ...]
+
+    @property
+    def words(self) -> list[str]:
+        """What follows ``cobandits`` on the command line."""
+        words = ["simulate"]
+        for name, value in self.options.items():
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+        for policy in self.policies:
+            words += ["--policy", policy]
+        return [*words, "--json"]
+
+    def __str__(self) -> str:
+        return " ".join(["cobandits", *self.words])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play:
+    """One policy in one trial, as the command tells it."""
+
+    policy: str
+    parameters: Mapping[str, float | str]
+    trial: int
+    regret: float  # a task
+    seconds: float
+
+    @classmethod
+    def read(cls, line: str) -> Play:
+        """Read a line of JSON."""
+        told = json.loads(line)
+        return cls(
+            policy=told["policy"],
+            parameters=told["parameters"],
+            trial=told["trial"],
+            regret=told["regret_per_task"],
+            seconds=told["seconds"],
+        )
+
+
+class Kept:
+    """What was run, in a folder; what is missing is run when it is asked for.
+
+    Parameters
+    ----------
+    jobs : int
+        Processes to run in; results do not depend on it.
+    may_run : bool
+        Whether to run what is missing; else it is an error.
+    """
+
+    def __init__(self, folder: Path, *, jobs: int = 1, may_run: bool = True) -> None:
+        self.folder, self.jobs, self.may_run = folder, jobs, may_run
+        self.seconds = 0.0  # of wall time, that all which was asked for took when it ran
+        self.days: set[str] = set()  # on which it ran
+
+    def plays(self, name: str, command: Command) -> list[Play]:
+        """Return what a command printed; ``name`` begins the name of its file."""
+        return [Play.read(line) for line in self._lines(name, str(command), self._run(command))]
+
+    def trials(self, name: str, said: str, work: Callable[[int], Line], trials: int) -> list[Line]:
+        """Return what ``work`` returns for each trial; ``said`` tells it from other work."""
+
+        def run() -> list[str]:
+            return [json.dumps(line) for line in self._in_parallel(work, range(trials))]
+
+        return [json.loads(line) for line in self._lines(name, f"{said}, {trials} trials", run)]
+
+    def _lines(self, name: str, said: str, run: Callable[[], list[str]]) -> list[str]:
+        """Return the lines of a file, after it was made if need be."""
+        digest = hashlib.sha256(said.encode()).hexdigest()[:8]
+        path = self.folder / f"{name}-{digest}.jsonl"
+        if not _is_whole(path):
+            if not self.may_run:
+                raise NotRunError("Not run yet.")
+            self._make(path, said, run)
+        first, *lines = path.read_text(encoding="utf-8").splitlines()
+        header = json.loads(first)
+        self.seconds += header["seconds"]
+        self.days.add(header["day"])
+        return lines
+
+    def _make(self, path: Path, said: str, run: Callable[[], list[str]]) -> None:
+        began = perf_counter()
+        lines = run()
+        header = {
+            "ran": said,
+            "lines": len(lines),
+            "seconds": perf_counter() - began,
+            "day": datetime.now(UTC).date().isoformat(),
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, "".join(f"{x}\n" for x in [json.dumps(header), *lines]).encode())
+        print(f"  {header['seconds']:6.1f} s  {path}", flush=True)
+
+    def _run(self, command: Command) -> Callable[[], list[str]]:
+        def run() -> list[str]:
+            if command.options.get("env") == "mnist" and not datasets.is_there("mnist"):
+                raise NotRunError("MNIST is not there; `cobandits data fetch mnist` gets it.")
+            words = [sys.executable, "-m", "cobandits", *command.words, "--jobs", str(self.jobs)]
+            done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
+            return done.stdout.splitlines()
+
+        return run
+
+    def _in_parallel(self, work: Callable[[int], Line], trials: Sequence[int]) -> list[Line]:
+        if self.jobs == 1:
+            return [work(trial) for trial in trials]
+        context = get_context("spawn")
+        with ProcessPoolExecutor(self.jobs, mp_context=context, initializer=quiet) as pool:
+            return list(pool.map(work, trials))
+
+
+def quiet() -> None:
+    """Log no warnings in this process: the page says which changes were noticed."""
+    logging.getLogger("cobandits").setLevel(logging.ERROR)
+
+
+def _is_whole(path: Path) -> bool:
+    """Tell whether a file is there, with as many lines as it says."""
+    if not path.exists():
+        return False
+    first, *lines = path.read_text(encoding="utf-8").splitlines() or ["{}"]
+    try:
+        return bool(json.loads(first).get("lines") == len(lines))
+    except ValueError:
+        return False
