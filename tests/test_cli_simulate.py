@@ -142,8 +142,8 @@ def test_lines_do_not_depend_on_the_processes(run: Run) -> None:
 def test_without_policies_the_five_usual_ones_run(run: Run) -> None:
     records = run(*SMALL, "--trials", 1, "--json").records
     assert [record["policy"] for record in records] == [
+        "shared",
         "lrrl",
-        "moments",
         "thompson",
         "ridge",
         "random",

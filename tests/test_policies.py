@@ -188,7 +188,7 @@ def test_arrays_of_any_layout_and_lists_are_taken(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "schedule"),
     [(name, None) for name in NAMES]
-    + [(name, "first-2") for name in NAMES if name not in ("random", "oracle")],
+    + [(name, "first-2") for name in NAMES if name not in ("random", "oracle", "shared")],
 )
 def test_values_that_cannot_be_squared_are_refused_and_change_nothing(
     name: str, schedule: str | None

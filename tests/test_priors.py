@@ -214,15 +214,16 @@ def test_roots_spectrum_and_what_is_outside_of_some_directions() -> None:
         assert prior.outside(q) == pytest.approx(np.trace(rest @ prior.spread), rel=1e-9)
 
 
-def test_rank_counts_directions_far_wider_than_most() -> None:
+def test_rank_counts_directions_far_wider_than_narrow_ones() -> None:
     prior = some_prior(remembered(*drawn()[:2]))
-    spectrum = np.array([1.0, 1.2, 0.9, 10.5, 200.0, 8.0])  # the median is 4.6
+    spectrum = np.array([1.0, 1.2, 0.9, 9.5, 200.0, 8.0])  # the second narrowest is 1
     assert replace(prior, covariance=np.diag(spectrum)).rank == 1
-    spectrum[5] = 1.1  # the median is 1.15
-    assert replace(prior, covariance=np.diag(spectrum)).rank == 1
-    spectrum[3] = 12.0
+    spectrum[3] = 10.5
     assert replace(prior, covariance=np.diag(spectrum)).rank == 2
-    assert replace(prior, covariance=np.eye(6)).rank == 0
+    spectrum[:2], spectrum[5] = 30.0, 50.0  # most are wide; the second narrowest is 10.5
+    assert replace(prior, covariance=np.diag(spectrum)).rank == 1
+    spectrum[3] = 1.0
+    assert replace(prior, covariance=np.diag(spectrum)).rank == 4
 
 
 def test_a_vague_prior_is_as_wide_as_the_rewards() -> None:

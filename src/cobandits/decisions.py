@@ -172,10 +172,8 @@ def check_tasks(tasks: ArrayLike, n_tasks: int) -> Codes:
         )
     if codes.size and not (codes.min() >= 0 and codes.max() < n_tasks):
         wrong = int(codes[(codes < 0) | (codes >= n_tasks)][0])
-        raise DataError(
-            f"task {wrong}, but there are {n_tasks}, numbered from 0; "
-            "make the policy for more tasks (n_tasks)"
-        )
+        advice = "make the policy for more tasks (n_tasks)" if wrong > 0 else "give its number"
+        raise DataError(f"task {wrong}, but there are {n_tasks}, numbered from 0; {advice}")
     return np.ascontiguousarray(codes, np.int64)
 
 

@@ -118,8 +118,8 @@ def _mark_rank(axes: Axes, rank: int) -> None:
 
 def _directions(rank: int) -> str:
     if not rank:
-        return "no direction is far wider than most"
-    return f"{rank} direction{' is' if rank == 1 else 's are'} far wider than most"
+        return "no direction is far wider than narrow ones"
+    return f"{rank} direction{' is' if rank == 1 else 's are'} far wider than narrow ones"
 
 
 def _draw_plane(figure: Figure, axes: Axes, shown: Explanations) -> None:

@@ -17,7 +17,7 @@ Doubles = NDArray[np.float64]
 _MOST_DIRECTIONS = 256  # of features, that a prior is learned for
 _CONSTANT = 1e-12  # variance of a feature, as a share of its mean square
 _FIRST_NOISE = 0.1  # share of the rewards' variance, before anything is known
-_DISTINCT = 10.0  # times the usual variance, above which a direction is one that tasks share
+_DISTINCT = 10.0  # times the variance of a narrow direction: above it tasks share one
 _NARROWEST = 1e-12  # variance of a direction, as a share of the widest
 
 
@@ -104,8 +104,9 @@ class Prior:
 
     @property
     def rank(self) -> int:
-        """How many directions tasks share: those that are far wider than most are."""
-        return int((self.spectrum > _DISTINCT * np.median(self.spectrum)).sum())
+        """How many directions tasks share: those that are far wider than the narrow ones."""
+        narrow = self._directions[0][len(self.covariance) // 4]
+        return int((self.spectrum > _DISTINCT * narrow).sum())
 
     def whitening(self, directions: int) -> Doubles:
         """Return ``L``, (p, q), with theta ``L omega`` in the coordinates, the widest last."""
