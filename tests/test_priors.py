@@ -142,7 +142,7 @@ def test_a_feature_that_never_changes_teaches_nothing(
     Phi, y, _ = drawn(d=3, T=10, n=12)
     Phi[..., 1] = value
     settings = Settings()
-    prior, _, held, _ = improved(remembered(Phi, y), None, settings)
+    prior, _, held = improved(remembered(Phi, y), None, settings)
     np.testing.assert_allclose(held[0].features[..., 1], 0, atol=1e-8 * abs(value))
     assert np.isfinite(in_features(prior)).all()
     without = improved(remembered(Phi[..., [0, 2]], y), None, settings).prior
@@ -179,7 +179,7 @@ def test_tasks_that_share_a_basis_in_few_principal_directions_are_still_learned(
     Z, W = rng.standard_normal((100, 8, 4)), rng.standard_normal((4, 100))
     Phi = Z @ rng.standard_normal((4, 12)) + 1e-3 * rng.standard_normal((100, 8, 12))
     y = np.einsum("tnr,rt->tn", Z, W) + 0.1 * rng.standard_normal((100, 8))
-    prior, _, held, _ = improved(remembered(Phi, y), None, Settings())
+    prior, _, held = improved(remembered(Phi, y), None, Settings())
     assert prior.coordinates.dim == 5
     predicted = np.einsum("tnp,tp->tn", held[0].features, means(held[0], prior))
     assert np.mean((predicted - held[0].rewards) ** 2) < 0.05 * np.mean(y**2)
@@ -256,7 +256,7 @@ def test_every_step_of_the_covariance_makes_the_rewards_more_likely(n: int, rank
     held = list(blocks(histories, np.arange(8), prior.coordinates))
     told = [likelihood(prior, Phi, y)]
     for _ in range(15):
-        suggestion = expected(held, Phi.shape[1] * 8, prior)
+        suggestion = expected(held, prior)
         prior = replace(taken(prior, suggestion, AS_SUGGESTED), noise=prior.noise)
         told.append(likelihood(prior, Phi, y))
     assert (np.diff(told) > -1e-9).all()
@@ -273,7 +273,7 @@ def test_the_offset_is_that_of_generalised_least_squares() -> None:
     for X, v in zip(rows(Phi, y)[..., :-1], y, strict=True):
         K = X @ C @ X.T + prior.noise * np.eye(4)
         above, below = above + np.linalg.solve(K, v).sum(), below + np.linalg.inv(K).sum()
-    offset = expected(held, 32, prior).offset
+    offset = expected(held, prior).offset
     assert offset == pytest.approx(above / below, rel=1e-9)
     best = likelihood(replace(prior, offset=offset), Phi, y)
     for step in (-0.01, 0.01):
@@ -294,7 +294,7 @@ def test_what_the_posteriors_suggest_is_what_the_textbook_says() -> None:
         second += (np.outer(theta, theta) + P) / 8
         error += float(((y[t] - prior.offset - Z @ theta) ** 2).sum())
         free += 4 - float(np.trace(Z @ P @ Z.T)) / prior.noise
-    suggestion = expected(held, 32, prior)
+    suggestion = expected(held, prior)
     np.testing.assert_allclose(suggestion.second, second, rtol=1e-7, atol=1e-9)
     assert suggestion.noise == pytest.approx(error / free, rel=1e-7)
     assert suggestion.variance == pytest.approx(np.mean((y - prior.offset) ** 2))
@@ -346,7 +346,7 @@ def test_prior_and_suggestion_are_the_same_from_rows_that_were_compressed() -> N
     raw = uncompressed(Phi, y, whole.coordinates)
     settings = Settings(offset=True)
     for _ in range(3):
-        ours, theirs = expected(held, 480, compressed), expected(raw, 480, whole)
+        ours, theirs = expected(held, compressed), expected(raw, whole)
         np.testing.assert_allclose(ours.second, theirs.second, rtol=1e-8, atol=1e-10)
         assert ours[1:] == pytest.approx(theirs[1:], rel=1e-8)
         compressed, whole = taken(compressed, ours, settings), taken(whole, theirs, settings)
@@ -379,7 +379,7 @@ def test_neither_the_order_of_rows_nor_batches_nor_blocks_matter(
     first = improved(plain, None, settings).prior
     with monkeypatch.context() as patch:
         patch.setattr(learning_module, "_BLOCK_BYTES", 1)
-        second, _, held, _ = improved(mixed, None, settings)
+        second, _, held = improved(mixed, None, settings)
     assert len(held) == 30
     sizes = [len(block.rewards[0]) for block in held]
     assert sizes == sorted(sizes, reverse=True)
@@ -393,7 +393,7 @@ def test_where_time_is_short_the_tasks_with_most_rows_are_learned_from(
     histories = Histories(n_tasks=5, dim=2)
     histories.add(np.repeat([4, 1, 3, 0], [2, 3, 1, 3]), np.ones((9, 4)))
     monkeypatch.setattr(learning_module, "_MOST_WORK", 5 * 7 * 9)  # five times 7 rows, p = 3
-    _, suggestion, held, _ = improved(histories, None, Settings())
+    _, suggestion, held = improved(histories, None, Settings())
     assert histories.tasks[np.concatenate([block.slots for block in held])].tolist() == [1, 0]
     assert suggestion.n_tasks == 2
     monkeypatch.setattr(learning_module, "_MOST_WORK", 0)

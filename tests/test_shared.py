@@ -631,3 +631,54 @@ def test_after_a_change_it_is_nearly_as_good_as_a_fresh_start() -> None:
     )
     start = 25 * trials("shared", Synthetic(dim=100, n_tasks=25, rank=4), 10, rounds=100)
     assert drifted < 1.5 * start
+
+
+def test_rewards_that_are_always_the_same_are_learned_for_ever() -> None:
+    policy, rng = Shared(dim=5, n_tasks=1), np.random.default_rng(0)
+    arms = np.eye(5)[None]
+    for _ in range(150):
+        decided = policy.decide([0], arms, rng)
+        policy.learn([0], arms, decided, [0.5])
+    assert np.isfinite(policy.probabilities([0], arms)).all()
+
+
+def test_the_one_arm_that_pays_is_found() -> None:
+    """While all rewards are equal, all arms are worth a try."""
+    found, arms = 0, np.eye(5)[None]
+    for seed in range(8):
+        policy, rng = Shared(dim=5, n_tasks=1), np.random.default_rng(seed)
+        for _ in range(100):
+            decided = policy.decide([0], arms, rng)
+            policy.learn([0], arms, decided, [float(decided.chosen[0] == 3)])
+        found += int(policy.probabilities([0], arms)[0].argmax() == 3)
+    assert found == 8
+
+
+def test_one_wrong_reward_does_not_ruin_the_other_tasks() -> None:
+    rng = np.random.default_rng(0)
+    Theta = rng.standard_normal((20, 2)) @ rng.standard_normal((2, 10))
+    policy, tasks, regrets = Shared(dim=10, n_tasks=20), np.arange(20), []
+    for n in range(100):
+        arms = rng.standard_normal((20, 5, 10))
+        means = np.einsum("tkd,td->tk", arms, Theta)
+        decided = policy.decide(tasks, arms, rng)
+        chosen = means[tasks, decided.chosen]
+        regrets.append((means.max(axis=1) - chosen)[1:].mean())
+        rewards = chosen + 0.1 * rng.standard_normal(20)
+        rewards[0] += 1000 * (n == 50)
+        policy.learn(tasks, arms, decided, rewards)
+    assert np.mean(regrets[51:]) < 0.05
+
+
+def test_a_refused_update_of_a_new_task_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, rng = Shared(dim=3, n_tasks=5), np.random.default_rng(0)
+    arms = rng.standard_normal((3, 4, 3))
+    for _ in range(9):
+        decided = policy.decide([0, 1, 2], arms, rng)
+        policy.learn([0, 1, 2], arms, decided, rng.standard_normal(3))
+    made = Decisions(chosen=[0], probabilities=[1.0], policy="")
+    policy._due = 10**9  # no refit now
+    monkeypatch.setattr("cobandits.posteriors._LARGEST", 1e100)
+    with pytest.raises(DataError, match="too large"):
+        policy.learn([4], np.full((1, 4, 3), 1e74), made, [1e74])
+    assert policy._histories.tasks.tolist() == [0, 1, 2]

@@ -65,9 +65,10 @@ class Histories:
             needed = self.used + len(tasks)
         if needed > len(self._rows):
             self._resize(min(max(needed, len(self._rows) * 3 // 2), max(needed, self.most)))
-        self.tasks = np.concatenate([self.tasks, new])
-        self.sizes = np.concatenate([self.sizes, np.zeros(len(new), np.int64)])
-        self.slots[new] = len(self.tasks) - len(new) + np.arange(len(new))
+        if len(new):
+            self.slots[new] = len(self.tasks) + np.arange(len(new))
+            self.tasks = np.concatenate([self.tasks, new])
+            self.sizes = np.concatenate([self.sizes, np.zeros(len(new), np.int64)])
 
     def add(self, tasks: Codes, rows: Doubles) -> None:
         """Add rows, (m, width), of tasks that are kept."""

@@ -92,11 +92,18 @@ class Heads:
         errors = F[:, -1] - self.prior.offset - values[:, 0]
         return errors**2, np.einsum("mkq,mkq->m", A, A)
 
+    def check(self, F: Doubles) -> None:
+        """Refuse rows that :meth:`learn` would refuse."""
+        self.posteriors.check(*self._scaled(F))
+
     def learn(self, tasks: Codes, F: Doubles) -> None:
         """Learn rows ``[phi, 1, y]``; all or none."""
+        self.posteriors.learn(tasks, *self._scaled(F))
+
+    def _scaled(self, F: Doubles) -> tuple[Doubles, Doubles]:
+        """Return features and rewards of rows, such that prior and noise have variance 1."""
         std = np.sqrt(self.noise)
-        Z, y = F[:, :-1] @ self.root, F[:, -1] - self.prior.offset
-        self.posteriors.learn(tasks, Z / std, y / std)
+        return F[:, :-1] @ (self.root / std), (F[:, -1] - self.prior.offset) / std
 
     def _carry_over(self, before: Heads, tasks: Codes) -> None:
         """Give tasks whose rows are not kept the posteriors that they had, in other coordinates.

@@ -90,7 +90,7 @@ class Shared(Policy):
         self._contest, self._alarm = Contest(), Alarm(self.n_tasks)
         self._heads: Heads | None = None
         self._counts: Codes = np.zeros(self.n_tasks, np.int64)
-        self._highest = -np.inf  # reward
+        self._lowest, self._highest = np.inf, -np.inf  # reward
         self._seen = 0  # rewards since all was forgotten
         self._due = 1  # rewards at which the prior is learned again
         self.estimate = None
@@ -160,6 +160,8 @@ class Shared(Policy):
         """Return the share of each arm's variance to sample with, (m, K); see the class."""
         n = self._counts[tasks, None]
         sure = self._alarm.calibration
+        if self._lowest == self._highest:  # nobody knows yet what could be gained
+            return np.full(values.shape, sure)
         variances = np.maximum(np.einsum("mkq,mkq->mk", factors, factors), np.finfo(float).tiny)
         known = np.where(n > 0, _KNOWN * factors.shape[2] / np.maximum(n, 1), 0) * before
         best = values.max(axis=1, keepdims=True)
@@ -178,6 +180,7 @@ class Shared(Policy):
         else:
             self._compare_and_take(self._heads, tasks, F)
         np.add.at(self._counts, tasks, 1)
+        self._lowest = min(self._lowest, float(rewards.min()))
         self._highest = max(self._highest, float(rewards.max()))
         self._seen += len(tasks)
         self.rewards += len(tasks)
@@ -200,6 +203,7 @@ class Shared(Policy):
             self._refit(tasks, F, errors)
             self._due = int(np.ceil(seen * _GROWTH))
             return
+        self._heads.check(F)
         kept = self._histories.kept(tasks)
         self._histories.reserve(tasks[kept])  # what may fail comes first
         self._heads.learn(tasks, F)

@@ -69,7 +69,7 @@ def save(policy: Shared, path: str | Path) -> None:
         header["prior"] = {"offset": prior.offset, "noise": prior.noise}
         header["sharing"] = {"offset": sharing.offset, "noise": sharing.noise}
         header["noise"] = policy._heads.noise
-        header["highest"] = policy._highest
+        header["lowest"], header["highest"] = policy._lowest, policy._highest
         header["status"] = vars(policy.estimate.status)
         arrays |= {"sharing": sharing.covariance, **_heads_arrays(policy._heads)}
         arrays |= {"basis": policy.estimate.basis, "weights": policy.estimate.weights}
@@ -120,6 +120,7 @@ def _made(kind: type[Shared], header: Header, arrays: Arrays) -> Shared:
     policy._histories = _histories(arrays, policy.n_tasks, policy.dim)
     policy._contest = _contest(header["contest"], arrays)
     if header["learned"]:
+        policy._lowest = _number(header, "lowest")
         policy._highest = _number(header, "highest")
         policy._heads = _heads(header, arrays, policy.n_tasks, policy.dim)
         _add_rivals(policy._contest, arrays, policy._histories)

@@ -35,8 +35,10 @@ ISOTROPIC = (3.0, 12.0, 1e6)  # tasks that a covariance with no preferred direct
 LEAST_NOISE = (0.0, 0.03, 0.3)  # share of the rewards' variance
 OFFSET = (False, True)  # whether rewards have a mean that no feature explains
 
+_RESOLVED = 1e-12  # share of the thetas' variance, at least: less would be lost in rounding
 _TINY_NOISE = 1e-10  # share of the rewards' variance, at least
 _LEAST_FREE = 1e-3  # share of the rows that no weight explains, at least
+_FAR = 10.0  # times what is usual for a task: a mean over all tasks is at most that
 _LARGEST_STEP = 10.0  # of the noise, in one iteration
 _EFFORT, _FEWEST, _MOST = 150, 5, 40  # iterations: so many over the rows a task, within bounds
 _SETTLING = 5  # iterations of the prior in use, which shares as much or less
@@ -92,13 +94,12 @@ class Learned(NamedTuple):
     prior: Prior
     suggestion: Suggestion
     blocks: list[Block]
-    n_rows: float  # that they stand for
 
     def under(self, settings: Settings) -> Prior:
         """Return the prior that the settings make of it, with the noise and width that suit it."""
         prior = taken(self.prior, self.suggestion, settings)
         for _ in range(_SETTLING):
-            prior = taken(prior, expected(self.blocks, self.n_rows, prior), settings)
+            prior = taken(prior, expected(self.blocks, prior), settings)
         return prior
 
 
@@ -118,10 +119,10 @@ def improved(histories: Histories, prior: Prior | None, settings: Settings) -> L
     n = histories.count(slots)
     most = min(_MOST, _MOST_WORK / (rows * coordinates.dim**2))
     for _ in range(int(np.clip(_EFFORT * len(slots) / rows, _FEWEST, max(_FEWEST, most)))):
-        prior = taken(prior, expected(held, n, prior), sharing)
+        prior = taken(prior, expected(held, prior), sharing)
     flat = (block.features.reshape(-1, coordinates.dim) for block in held)
     prior = replace(prior, spread=np.asarray(sum(Z.T @ Z for Z in flat) / n))
-    return Learned(prior, expected(held, n, prior), held, n)
+    return Learned(prior, expected(held, prior), held)
 
 
 def experienced(histories: Histories, dim: int) -> Codes:
@@ -141,21 +142,24 @@ def taken(prior: Prior, suggestion: Suggestion, settings: Settings) -> Prior:
     second, T, nu = suggestion.second, suggestion.n_tasks, settings.isotropic
     p = len(second)
     isotropic = np.trace(second) / p * np.eye(p)
+    covariance = (T * second + nu * isotropic) / (T + nu)
     least = max(settings.least_noise, _TINY_NOISE) * suggestion.variance
+    least = max(least, _RESOLVED * float(np.trace(covariance)))
     return replace(
         prior,
-        covariance=(T * second + nu * isotropic) / (T + nu),
+        covariance=covariance,
         offset=suggestion.offset if settings.offset else 0.0,
         noise=max(suggestion.noise, least),
     )
 
 
-def expected(held: list[Block], n: float, prior: Prior) -> Suggestion:
+def expected(held: list[Block], prior: Prior) -> Suggestion:
     """Return what the posteriors suggest; of the noise by MacKay's rule, which is fast."""
     C, noise = prior.covariance, prior.noise
     p, T = len(C), sum(len(block.slots) for block in held)
     second = T * C  # sum of E[theta theta']
-    error = explained = square = pull = weight = 0.0
+    pull = weight = 0.0
+    parts = []  # by task: rows, those that weights explain, squared residuals and rewards
     for block in held:
         Z, one = block.features, block.features[..., -1]
         y = block.rewards - prior.offset * one
@@ -165,13 +169,22 @@ def expected(held: list[Block], n: float, prior: Prior) -> Suggestion:
         flat = A.reshape(-1, p)
         theta = np.einsum("bnp,bn->bp", A, u)
         second += theta.T @ theta - flat.T @ flat
-        error += float(np.sum((noise * np.einsum("bnm,bn->bm", half, u)) ** 2))
-        explained += y.size - noise * float(np.sum(half**2))
-        square += float(np.sum(y**2))
+        residuals = noise * np.einsum("bnm,bn->bm", half, u)
+        explained = y.shape[1] - noise * np.einsum("bnm,bnm->b", half, half)
+        squares = (np.einsum("bn,bn->b", v, v) for v in (residuals, y))
+        parts.append(np.stack([np.einsum("bn,bn->b", one, one), explained, *squares]))
         pull, weight = pull + float(np.sum(ones * u)), weight + float(np.sum(ones**2))
-    now = error / max(n - explained, _LEAST_FREE * n)
+    n, explained, errors, squares = np.concatenate(parts, axis=1)
+    now = _robust_ratio(errors, np.maximum(n - explained, _LEAST_FREE * n))
     now = float(np.clip(now, noise / _LARGEST_STEP, noise * _LARGEST_STEP))
-    return Suggestion(second / T, T, prior.offset + pull / weight, now, square / n or 1.0)
+    offset = prior.offset + pull / weight
+    return Suggestion(second / T, T, offset, now, _robust_ratio(squares, n) or 1.0)
+
+
+def _robust_ratio(sums: Doubles, counts: Doubles) -> float:
+    """Return the mean over all tasks, (T,), unless a few make it far larger than most have it."""
+    mean = float(sums.sum() / counts.sum())
+    return min(mean, _FAR * float(np.median(sums / counts))) or mean
 
 
 def means(block: Block, prior: Prior) -> Doubles:
