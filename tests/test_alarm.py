@@ -15,6 +15,14 @@ Floats = NDArray[np.floating]
 Draw = Callable[[np.random.Generator, int], Floats]
 
 
+def after(
+    alarm: Alarm, squares: Floats, expected: Floats, *, n_tasks: int = 10, first: int = 0
+) -> Alarm:
+    """Return the alarm after the errors of tasks that take turns."""
+    tasks = (first + np.arange(len(squares))) % n_tasks
+    return alarm.after(tasks, np.asarray(squares), np.asarray(expected), n_active=n_tasks)
+
+
 def raised_at(
     squares: Floats, expected: Floats, *, n_tasks: int = 10, batch: int = 10
 ) -> int | None:
@@ -22,7 +30,7 @@ def raised_at(
     alarm = Alarm(n_tasks)
     for start in range(0, len(squares), batch):
         some = slice(start, start + batch)
-        alarm = alarm.after(np.asarray(squares[some]), np.asarray(expected[some]))
+        alarm = after(alarm, squares[some], expected[some], n_tasks=n_tasks, first=start)
         if alarm.raised:
             return start + batch
     return None
@@ -93,8 +101,8 @@ def test_a_model_that_becomes_too_sure_of_itself_raises_none_while_errors_stay()
 def test_one_reward_alone_cannot_raise_it_nor_become_usual() -> None:
     alarm, rng = Alarm(10), np.random.default_rng(0)
     for _ in range(20):
-        alarm = alarm.after(rng.standard_normal(10) ** 2, np.ones(10))
-    alarm = alarm.after(np.array([1e30]), np.ones(1))
+        alarm = after(alarm, rng.standard_normal(10) ** 2, np.ones(10))
+    alarm = after(alarm, np.array([1e30]), np.ones(1))
     assert 0 < alarm.evidence < 10
     assert alarm.usual.max() < 2
     assert not alarm.raised
@@ -104,22 +112,37 @@ def test_nothing_is_unusual_in_the_first_rewards() -> None:
     squares = np.r_[np.full(10, 1e-6), np.full(10, 1.0)]  # 20 of 30 that are needed
     alarm = Alarm(1)
     for square in squares:
-        alarm = alarm.after(np.array([square]), np.ones(1))
+        alarm = after(alarm, np.array([square]), np.ones(1))
     assert alarm.evidence == 0
 
 
 def test_what_follows_is_another_alarm() -> None:
-    alarm = Alarm(3).after(np.ones(40), np.ones(40))
+    alarm = after(Alarm(3), np.ones(40), np.ones(40))
     before = copy.deepcopy(alarm.__dict__)
-    assert alarm.after(np.full(40, 100.0), np.ones(40)).raised
+    assert after(alarm, np.full(40, 100.0), np.ones(40)).raised
     assert not alarm.raised
     np.testing.assert_equal(alarm.__dict__, before)
 
 
 def test_rewards_that_were_exactly_as_predicted_and_then_are_not() -> None:
     """Such are the first rewards where a click is rare: what is usual is 0 until the first."""
-    alarm = Alarm(2).after(np.zeros(40), np.ones(40))
-    alarm = alarm.after(np.array([0.0, 100.0]), np.ones(2))
+    alarm = after(Alarm(2), np.zeros(40), np.ones(40))
+    alarm = after(alarm, np.array([0.0, 100.0]), np.ones(2))
     assert 0 < alarm.evidence < 10
     np.testing.assert_allclose(alarm.usual, 100 / 42)
-    assert not alarm.after(np.full(100, 0.01), np.ones(100)).evidence
+    assert not after(alarm, np.full(100, 0.01), np.ones(100)).evidence
+
+
+@pytest.mark.parametrize(("n_active", "raises"), [(1, True), (2, False), (4, False), (50, False)])
+def test_one_of_several_tasks_cannot_raise_it(n_active: int, raises: bool) -> None:
+    alarm = after(Alarm(50), np.ones(100), np.ones(100))
+    for _ in range(60):
+        alarm = alarm.after(np.array([7]), np.array([50.0]), np.ones(1), n_active=n_active)
+    assert alarm.raised == raises
+
+
+def test_four_of_many_tasks_raise_it() -> None:
+    alarm = after(Alarm(50), np.ones(100), np.ones(100))
+    for _ in range(3):
+        alarm = alarm.after(np.arange(4), np.full(4, 50.0), np.ones(4), n_active=50)
+    assert alarm.raised

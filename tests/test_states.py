@@ -265,7 +265,20 @@ def names() -> list[str]:
 
 
 def test_these_are_the_arrays(saved: Path) -> None:
-    assert sorted(content(saved)[1]) == sorted(names())
+    assert sorted(content(saved)[1]) == sorted([*names(), "gained", "gained_tasks"])
+
+
+@pytest.mark.parametrize(
+    ("tasks", "gained"), [([0, 0], [1.0, 1.0]), ([TASKS], [1.0]), ([0], []), ([0], [np.nan])]
+)
+def test_gains_of_tasks_that_do_not_fit_are_refused(
+    tmp_path: Path, saved: Path, tasks: list[int], gained: list[float]
+) -> None:
+    header, arrays = content(saved)
+    spoilt = {"gained_tasks": np.array(tasks), "gained": np.array(gained, np.float64)}
+    write(tmp_path / "bad", header, {**arrays, **spoilt})
+    with pytest.raises(ModelFileError, match="gained"):
+        Shared.load(tmp_path / "bad")
 
 
 def spoiled(values: NDArray[Any], value: float) -> NDArray[Any]:

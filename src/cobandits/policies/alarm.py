@@ -8,11 +8,14 @@ from numpy.typing import NDArray
 __all__ = ["Alarm"]
 
 Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
 _RATIO = 4.0  # of squared errors to the usual ones, that is looked for
 _LARGEST = 16.0  # that one reward can count
 _THRESHOLD = 40.0  # a false alarm every e^40 rewards, were errors Gaussian
 _MEMORY = 20  # rewards a task, that what is usual is the mean of
+_TASKS = 4  # that it takes to raise the alarm
+_ALONE = 1.01  # times its share of the threshold, that a task can count
 _LEAST_CALIBRATION = 1e-6
 _LEAST_ROWS = 30  # before which nothing is usual
 
@@ -23,6 +26,7 @@ class Alarm:
     An error counts only if it is large in two ways: against the errors of late, and against
     what the model expects of it, relative to how that was of late. So neither new tasks raise
     the alarm, whose errors are large but expected, nor a model that is too sure of itself.
+    No task raises it alone, where there are others: it takes four, or all if there are fewer.
     What is usual grows slowly, but for the first error that is not 0: where clicks are rare, all
     rewards before the first click are 0, and predicted to be.
     """
@@ -32,23 +36,38 @@ class Alarm:
         self.rows = 0  # that what is usual was learned from
         self.usual: Doubles = np.zeros(2)  # squared error, and the same over its expected square
         self.evidence = 0.0
+        self.gained: dict[int, float] = {}  # by task, since there was no evidence
 
-    def after(self, squares: Doubles, expected: Doubles) -> Alarm:
-        """Return the alarm after squared errors, (m,), that were expected to be so large."""
+    def after(self, tasks: Codes, squares: Doubles, expected: Doubles, *, n_active: int) -> Alarm:
+        """Return the alarm after squared errors, (m,), that were expected to be so large.
+
+        ``n_active`` is how many tasks have had rewards.
+        """
         now = np.stack([squares, squares / expected])  # (2, m)
         following = Alarm.__new__(Alarm)
         following._most, m = self._most, len(squares)
-        following.evidence = self.evidence
+        following.evidence, following.gained = self.evidence, self.gained
         if self.rows >= _LEAST_ROWS:
             most = _LARGEST * np.maximum(self.usual, np.finfo(float).tiny)[:, None]
             ratios = _LARGEST * (np.minimum(now, most) / most).min(axis=0)
             gains = 0.5 * (ratios * (1 - 1 / _RATIO) - np.log(_RATIO))
-            following.evidence = max(0.0, self.evidence + float(gains.sum()))
+            following._weigh(tasks, gains, _ALONE * _THRESHOLD / min(_TASKS, max(1, n_active)))
             now = np.where(self.usual[:, None] > 0, np.minimum(now, most), now)
         weight = m / (min(self.rows, self._most) + m)
         following.usual = self.usual + weight * (now.mean(axis=1) - self.usual)
         following.rows = self.rows + m
         return following
+
+    def _weigh(self, tasks: Codes, gains: Doubles, most: float) -> None:
+        """Add gains to the evidence, for it at most so much of each task."""
+        self.evidence += float(gains[gains < 0].sum())
+        self.gained = dict(self.gained)
+        for task, gain in zip(tasks[gains > 0].tolist(), gains[gains > 0].tolist(), strict=True):
+            before = self.gained.get(task, 0.0)
+            self.gained[task] = min(most, before + gain)
+            self.evidence += self.gained[task] - before
+        if self.evidence <= 0:
+            self.evidence, self.gained = 0.0, {}
 
     @property
     def calibration(self) -> float:

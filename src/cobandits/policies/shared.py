@@ -91,6 +91,7 @@ class Shared(Policy):
         self._heads: Heads | None = None
         self._counts: Codes = np.zeros(self.n_tasks, np.int64)
         self._lowest, self._highest = np.inf, -np.inf  # reward
+        self._active = 0  # tasks with rewards
         self._seen = 0  # rewards since all was forgotten
         self._due = 1  # rewards at which the prior is learned again
         self.estimate = None
@@ -179,6 +180,7 @@ class Shared(Policy):
             self._take(tasks, F)
         else:
             self._compare_and_take(self._heads, tasks, F)
+        self._active += len(np.unique(tasks[self._counts[tasks] == 0]))
         np.add.at(self._counts, tasks, 1)
         self._lowest = min(self._lowest, float(rewards.min()))
         self._highest = max(self._highest, float(rewards.max()))
@@ -188,7 +190,8 @@ class Shared(Policy):
     def _compare_and_take(self, heads: Heads, tasks: Codes, F: Doubles) -> None:
         """Learn rows after they were compared with what was expected of them."""
         squares, variances = heads.foresee(tasks, F)
-        alarm = self._alarm.after(squares, variances + heads.noise)
+        expected = variances + heads.noise
+        alarm = self._alarm.after(tasks, squares, expected, n_active=self._active)
         if alarm.raised:
             self._start_over(tasks, F)
             return

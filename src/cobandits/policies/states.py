@@ -58,6 +58,8 @@ def save(policy: Shared, path: str | Path) -> None:
     arrays: Arrays = {
         "counts": policy._counts,
         "usual": policy._alarm.usual,
+        "gained_tasks": np.array(list(policy._alarm.gained), np.int64),
+        "gained": np.array(list(policy._alarm.gained.values()), np.float64),
         "errors": policy._contest.errors,
         "rivals": policy._contest.thetas,
         "rival_places": policy._contest.places,
@@ -113,7 +115,7 @@ def _made(kind: type[Shared], header: Header, arrays: Arrays) -> Shared:
     policy.rewards = _count(header, "rewards")
     policy.changes = tuple(int(change) for change in header["changes"])
     policy._seen, policy._due = _count(header, "seen"), _count(header, "due")
-    policy._counts = counts
+    policy._counts, policy._active = counts, int(np.count_nonzero(counts))
     if counts.sum() != policy._seen:
         raise _refused(f"counts of {counts.sum()} rewards, expected {policy._seen}")
     policy._alarm = _alarm(header["alarm"], arrays, policy.n_tasks)
@@ -133,6 +135,11 @@ def _alarm(numbers: Header, arrays: Arrays, n_tasks: int) -> Alarm:
     alarm = Alarm(n_tasks)
     alarm.rows, alarm.evidence = _count(numbers, "rows"), _number(numbers, "evidence")
     alarm.usual = _doubles(arrays, "usual", alarm.usual.shape)
+    tasks = _codes(arrays, "gained_tasks", (None,))
+    gained = _doubles(arrays, "gained", tasks.shape)
+    if tasks.max(initial=0) >= n_tasks or len(np.unique(tasks)) < len(tasks):
+        raise _refused(f"gained_tasks that are not different ones of {n_tasks}")
+    alarm.gained = dict(zip(tasks.tolist(), gained.tolist(), strict=True))
     return alarm
 
 
