@@ -118,8 +118,8 @@ def _mark_rank(axes: Axes, rank: int) -> None:
 
 def _directions(rank: int) -> str:
     if not rank:
-        return "no direction is far wider than narrow ones"
-    return f"{rank} direction{' is' if rank == 1 else 's are'} far wider than narrow ones"
+        return "no direction stands out"
+    return f"{rank} direction{' stands' if rank == 1 else 's stand'} out"
 
 
 def _draw_plane(figure: Figure, axes: Axes, shown: Explanations) -> None:
