@@ -124,7 +124,7 @@ def measure(size: Size, seed: int = 0) -> Found:
             [_of(values, chosen), _of(values, known), values.mean(axis=1)]
         )
         regrets.append(lost.mean(axis=1))
-    return player.found(_tenths(np.array(regrets)), peak_bytes() - before)
+    return player.found(_tenths(np.array(regrets)), max(0, peak_bytes() - before))
 
 
 class Player:

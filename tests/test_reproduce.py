@@ -185,7 +185,7 @@ class Command:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_killed_and_interrupted_runs_go_on_to_the_same_bits(tmp_path: Path) -> None:
-    options, scale = ("--trials", "72", "--jobs", "2"), Scale(trials=72)
+    options, scale = ("--trials", "24", "--jobs", "2"), Scale(trials=24)
     rng = random.Random(0)
     out = tmp_path / "ended"
     for _ in range(3):
