@@ -22,7 +22,7 @@ def main(picture: str = "sharing") -> None:
     everything = policy.explain_all()
     busiest, quietest = everything.rewards.argmax(), everything.rewards.argmin()
     written = plots.save(plots.sharing(everything), picture)
-    print(  # noqa: T201
+    print(
         policy.explain(int(busiest)),
         policy.explain(int(quietest)),
         f"drawn: {', '.join(map(str, written))}",

@@ -24,7 +24,7 @@ except ImportError:  # no compiler at installation
 else:
     COMPILED = True
 
-__all__ = ["COMPILED", "Posteriors", "waves"]
+__all__ = ["COMPILED", "Posteriors"]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
@@ -76,7 +76,7 @@ class Posteriors:
         if COMPILED:
             _posterior.learn(self.roots, self.means, self.log_volumes, tasks, X, y, self.dim)
             return
-        for group in waves(tasks):
+        for group in _waves(tasks):
             self._learn_each(tasks[group], X[group], y[group])
 
     def settle(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
@@ -146,10 +146,10 @@ def _check_room(needed: int, n_tasks: int, dim: int) -> None:
         )
 
 
-def waves(tasks: Codes) -> list[Codes]:
+def _waves(tasks: Codes) -> list[Codes]:
     """Split requests so that no task is twice in a group, and each keeps its order.
 
-    >>> [wave.tolist() for wave in waves(np.array([3, 1, 3]))]
+    >>> [wave.tolist() for wave in _waves(np.array([3, 1, 3]))]
     [[0, 1], [2]]
     """
     turn = turns(tasks)
