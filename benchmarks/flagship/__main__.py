@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"of {', '.join(SECTIONS)}; all where none is named",
     )
     parser.add_argument("--trials", type=int, help="trials of a cell; 10")
-    parser.add_argument("--mnist-trials", type=int, help="of MNIST; 3")
+    parser.add_argument("--mnist-trials", type=int, help="of MNIST; 10")
     parser.add_argument("--quick", action="store_true", help="2 trials, few cells: a test")
     jobs = os.cpu_count() or 1
     parser.add_argument("--jobs", type=int, default=jobs, help=f"processes; {jobs}")

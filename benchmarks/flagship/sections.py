@@ -31,7 +31,7 @@ class Scale:
     """How much is run."""
 
     trials: int = 10
-    mnist_trials: int = 3
+    mnist_trials: int = 10
     cells: tuple[tuple[int, int], ...] = CELLS  # tasks and rank
     unrelated: tuple[int, ...] = (10, 25, 50, 100)  # tasks
     changing: tuple[tuple[int, int], ...] = ((50, 4), (25, 2))  # tasks and rank
