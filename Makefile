@@ -3,6 +3,7 @@
 PYTHON ?= python3
 WORKERS ?= 2
 PYTEST_ARGS ?=
+PEERS_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,10 +20,10 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test lint format reproduce bench flagship statistical clean
+.PHONY: help setup test lint format reproduce bench bench-peers flagship statistical clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## make .venv and install everything; does nothing where it is up to date
 
@@ -70,13 +71,30 @@ reproduce: setup ## every figure of the paper, quickly, and a report on its clai
 bench: setup ## the benchmarks, as ratios in one run on one thread
 	$(BIN)/python -m benchmarks
 
+# The peers have an environment of their own, and are never a dependency of the package.
+PEERS := .venv-peers
+PEERS_STAMP := $(PEERS)/.setup
+PEERS_NEED := benchmarks/peers/requirements.txt constraints.txt pyproject.toml setup.py
+
+$(PEERS_STAMP): $(PEERS_NEED) $(C_SOURCES) $(shell find src/cobandits -name '*.py')
+	@echo "Installing into $(PEERS) (a few minutes the first time)"
+	@rm -f $@
+	@$(PEERS)/bin/python -c "" 2>/dev/null || { rm -rf $(PEERS) && $(PYTHON) -m venv $(PEERS); }
+	@$(PEERS)/bin/python -m pip --disable-pip-version-check --no-input install --quiet \
+	  -c constraints.txt -r benchmarks/peers/requirements.txt ".[cli,sklearn]"
+	@touch $@
+
+bench-peers: $(PEERS_STAMP) ## other libraries beside ours: docs/benchmarks.md (hours; goes on where it was)
+	$(PEERS)/bin/cobandits data fetch mnist || true
+	$(PEERS)/bin/python -m benchmarks.peers --jobs $(WORKERS) $(PEERS_ARGS)
+
 flagship: setup ## `shared` against the others: docs/shared-results.md (slow; goes on where it was)
 	$(BIN)/python -m benchmarks.flagship --jobs $(WORKERS)
 
 statistical: setup ## the claims that need many seeds (slow, not part of `make test`)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 0 -m statistical $(PYTEST_ARGS) tests
 
-clean: ## remove .venv, caches and built files; results/ stays
-	rm -rf $(VENV) build dist src/*.egg-info src/cobandits/compiled/_*.so
+clean: ## remove .venv and .venv-peers, caches and built files; results/ stays
+	rm -rf $(VENV) $(PEERS) build dist src/*.egg-info src/cobandits/compiled/_*.so
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +

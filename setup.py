@@ -41,7 +41,11 @@ def extension(name: str, *headers: str) -> Extension:
 
 
 setup(
-    ext_modules=[extension("_pass", "_pass_kernel.h"), extension("_posterior")],
+    ext_modules=[
+        extension("_pass", "_pass_kernel.h"),
+        extension("_posterior"),
+        extension("_requests"),
+    ],
     cmdclass={"build_ext": BuildExt},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED else {},
 )

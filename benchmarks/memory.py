@@ -22,7 +22,14 @@ from cobandits.estimators import Estimator, LowRank, available
 from cobandits.linalg import orthonormal
 from cobandits.tasks import TaskRows, TaskStatistics
 
-__all__ = ["added_by_fit", "peak_bytes", "resident_bytes", "section", "statistics_peak"]
+__all__ = [
+    "added_by_fit",
+    "peak_bytes",
+    "reset_peak",
+    "resident_bytes",
+    "section",
+    "statistics_peak",
+]
 
 Floats = NDArray[np.floating]
 Shape = tuple[int, int, int, int]  # T, n, d, r
@@ -63,7 +70,7 @@ def added_by_fit(name: str, shape: Shape, dtype: Float) -> tuple[int, int, int]:
     estimator = _made(name, shape[3])
     _warm_up(dtype)
     before = resident_bytes()
-    _reset_peak()
+    reset_peak()
     estimator.fit(tasks)
     resident = peak_bytes() - before
     tracemalloc.start()
@@ -169,7 +176,7 @@ def _warm_up(dtype: Float) -> None:
     np.linalg.cholesky(square @ square)
 
 
-def _reset_peak() -> None:
+def reset_peak() -> None:
     """Make the peak of this process what it holds now, where the system lets it."""
     switch = Path("/proc/self/clear_refs")
     try:

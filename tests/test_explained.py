@@ -91,7 +91,7 @@ def test_shares_are_those_of_variances_over_drawn_arms(rank: int) -> None:
     prior, arms = constructed(rank)
     heads, counts = taught(prior, [3, 8, 1, 5, 30, 2])
     for task in range(T):
-        parts = [np.var(arms @ part) for part in split(prior, heads.thetas(np.array([task]))[0])]
+        parts = [np.var(arms @ part) for part in split(prior, heads.thetas[task])]
         found = explain(heads, counts, task)
         assert found.shared == pytest.approx(parts[0] / sum(parts), abs=1e-9)
         assert found.shared + found.own == 1
@@ -101,7 +101,7 @@ def test_shares_are_those_of_variances_over_drawn_arms(rank: int) -> None:
 def test_likeness_is_the_correlation_of_predictions_over_drawn_arms() -> None:
     prior, arms = constructed()
     heads, counts = taught(prior, [3, 8, 1, 5, 30, 0])
-    told = np.asarray(np.corrcoef((arms @ heads.thetas(np.arange(5)).T).T))
+    told = np.asarray(np.corrcoef((arms @ heads.thetas[:5].T).T))
     for task in range(5):
         others = [t for t in range(5) if t != task]
         nearest = sorted(others, key=lambda other: -told[task, other])[:3]
@@ -132,7 +132,7 @@ def test_what_is_outside_of_the_posteriors_directions_stays_uncertain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     prior, _ = constructed(rank=1)
-    monkeypatch.setattr("cobandits.policies.heads._affordable", lambda n_tasks, most: 2)
+    monkeypatch.setattr("cobandits.policies.heads.affordable", lambda n_tasks, most: 2)
     narrow = Heads(n_tasks=1, prior=prior)
     assert narrow.posteriors.dim == 2
     before = np.sqrt(np.trace(prior.spread @ prior.covariance))
@@ -144,13 +144,48 @@ def test_what_is_outside_of_the_posteriors_directions_stays_uncertain(
     assert found.uncertainty == pytest.approx(np.sqrt(prior.outside(2)), rel=0.01)
 
 
+def test_a_theta_is_explained_whole_though_it_moves_in_few_directions() -> None:
+    """Of 20 features 12 directions move: shares, likeness and uncertainty are of all of theta."""
+    world = Synthetic(dim=20, n_tasks=30, rank=2, noise_std=0.1)
+    policy = Shared(dim=20, n_tasks=30)
+    simulate(policy, world, 24, seed=3)
+    heads, prior = policy._heads, policy.prior
+    assert heads is not None
+    assert prior is not None
+    assert (prior.rank, heads.posteriors.dim) == (2, 12)
+    A, found = prior.coordinates.matrix, policy.explain_all()
+    typical = np.random.default_rng(0).standard_normal((100_000, 21))
+    arms = typical @ np.linalg.cholesky(prior.spread).T  # in the coordinates
+    values, vectors = np.linalg.eigh(prior.covariance)
+    inner = np.linalg.solve(A, (heads.thetas - prior.offset * np.eye(21)[-1]).T).T
+    assert np.abs(heads.outside(np.arange(30))).max() > 1e-4
+    np.testing.assert_allclose(found.weights, inner @ vectors[:, :-3:-1], atol=1e-9)
+    wide = vectors[:, -2:] @ vectors[:, -2:].T
+    mean = prior.spread[-1]
+    G = prior.spread - np.outer(mean, mean)
+    shared, own = inner @ wide, inner - inner @ wide
+    parts = [np.einsum("tp,pq,tq->t", part, G, part) for part in (shared, own)]
+    np.testing.assert_allclose(found.shared, parts[0] / (parts[0] + parts[1]), atol=1e-6)
+    before = np.sqrt(np.mean((arms @ vectors) ** 2, axis=0) @ values)
+    assert found.uncertainty_before == pytest.approx(before, rel=0.02)
+    fresh, tasks = Heads(n_tasks=30, prior=prior), np.arange(30)
+    np.testing.assert_allclose(
+        explain_all(fresh, np.zeros(30, np.int64)).uncertainty, found.uncertainty_before
+    )
+    S = heads.posteriors.unpacked(tasks)
+    within = np.einsum("np,tpq->tnq", arms[:2000] @ prior.whitening(12), S)
+    drawn = (within**2).sum(axis=2).mean(axis=1) + heads.noises - prior.noise
+    np.testing.assert_allclose(found.uncertainty, np.sqrt(drawn), rtol=0.05)
+
+
 def test_a_theta_within_the_shared_directions_is_all_shared_and_one_outside_all_own() -> None:
     prior, _ = constructed()
     heads = Heads(n_tasks=2, prior=prior)
     heads.posteriors.means[0, -2:] = 1.0, -2.0  # the widest directions come last
     heads.posteriors.means[1, :-2] = 1.0
+    heads.thetas += heads.posteriors.means @ heads.directions
     counts = np.array([1, 1])
-    assert [explain(heads, counts, task).shared for task in (0, 1)] == [1, 0]
+    assert [explain(heads, counts, task).shared for task in (0, 1)] == pytest.approx([1, 0])
 
 
 def test_related_tasks_share_nearly_all_and_unrelated_ones_nothing() -> None:
@@ -204,7 +239,7 @@ def test_weights_are_theta_in_the_two_widest_directions() -> None:
     heads, counts = taught(prior, [3, 8, 1, 5, 30, 2])
     found = explain_all(heads, counts)
     vectors = np.linalg.eigh(prior.covariance)[1][:, :-3:-1]
-    thetas = heads.thetas(np.arange(len(heads.posteriors.means))) - prior.offset * np.eye(D + 1)[-1]
+    thetas = heads.thetas - prior.offset * np.eye(D + 1)[-1]
     inner = np.linalg.solve(prior.coordinates.matrix, thetas.T)
     np.testing.assert_allclose(np.abs(found.weights), np.abs(inner.T @ vectors), atol=1e-9)
     np.testing.assert_allclose(found.spectrum, np.linalg.eigvalsh(prior.covariance)[::-1])

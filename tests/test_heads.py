@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -9,16 +11,30 @@ import pytest
 from numpy.typing import NDArray
 
 from cobandits import histories as histories_module
+from cobandits import posteriors as posteriors_module
 from cobandits.errors import DataError
 from cobandits.histories import Histories
 from cobandits.policies import heads as heads_module
+from cobandits.policies import wholes as wholes_module
 from cobandits.policies.heads import Heads
 from cobandits.priors import Coordinates, Prior, Settings, improved
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Floats = NDArray[np.floating]
+
+WAYS = [pytest.param(True, id="compiled"), pytest.param(False, id="numpy")]
 
 T, D = 12, 4
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    if request.param and not heads_module.COMPILED:
+        pytest.skip("the compiled posteriors are not built here")
+    for module in (heads_module, posteriors_module):
+        monkeypatch.setattr(module, "COMPILED", request.param)
+    return bool(request.param)
 
 
 def drawn(seed: int = 0, n: int = 60) -> tuple[Codes, Doubles]:
@@ -54,12 +70,17 @@ def some_prior(F: Doubles, seed: int = 3) -> Prior:
     )
 
 
+def posterior(prior: Prior, F: Doubles) -> tuple[Doubles, Doubles]:
+    """Return a task's mean and covariance in the prior's coordinates, by normal equations."""
+    Z, y = F[:, :-1] @ prior.coordinates.matrix, F[:, -1] - prior.offset
+    P = np.linalg.inv(np.linalg.inv(prior.covariance) + Z.T @ Z / prior.noise)
+    return np.asarray(P @ Z.T @ y / prior.noise), np.asarray(P)
+
+
 def textbook(prior: Prior, F: Doubles) -> tuple[Doubles, Doubles]:
     """Return a task's theta and its covariance, both with the intercept, by normal equations."""
-    A = prior.coordinates.matrix
-    Z, y = F[:, :-1] @ A, F[:, -1] - prior.offset
-    P = np.linalg.inv(np.linalg.inv(prior.covariance) + Z.T @ Z / prior.noise)
-    theta = A @ P @ Z.T @ y / prior.noise
+    A, (mean, P) = prior.coordinates.matrix, posterior(prior, F)
+    theta = A @ mean
     theta[-1] += prior.offset
     return np.asarray(theta, np.float64), np.asarray(A @ P @ A.T, np.float64)
 
@@ -74,7 +95,8 @@ def one_by_one(prior: Prior, tasks: Codes, F: Doubles) -> Heads:
 
 def check_same(ours: Heads, theirs: Heads, rtol: float = 1e-7) -> None:
     tasks, arms = np.arange(T), np.random.default_rng(5).standard_normal((T, 3, D))
-    np.testing.assert_allclose(ours.thetas(tasks), theirs.thetas(tasks), rtol=rtol, atol=1e-8)
+    np.testing.assert_allclose(ours.thetas, theirs.thetas, rtol=rtol, atol=1e-8)
+    np.testing.assert_allclose(ours.noises, theirs.noises, rtol=rtol)
     for here, there in zip(ours.beliefs(tasks, arms), theirs.beliefs(tasks, arms), strict=True):
         np.testing.assert_allclose(here, there, rtol=rtol, atol=1e-8)
     volumes = ours.posteriors.log_volumes, theirs.posteriors.log_volumes
@@ -90,8 +112,8 @@ def test_heads_from_rows_agree_with_learning_row_by_row_and_the_textbook(n: int)
     check_same(heads, one_by_one(prior, tasks, F))
     for t in range(T):
         theta, P = textbook(prior, F[tasks == t])
-        np.testing.assert_allclose(heads.thetas(np.array([t]))[0], theta, rtol=1e-7, atol=1e-8)
-        basis = heads.root @ heads.posteriors.unpacked(np.array([t]))[0]
+        np.testing.assert_allclose(heads.thetas[t], theta, rtol=1e-7, atol=1e-8)
+        basis = heads.directions.T @ heads.posteriors.unpacked(np.array([t]))[0]
         np.testing.assert_allclose(basis @ basis.T, P, rtol=1e-7, atol=1e-8)
 
 
@@ -117,24 +139,24 @@ def test_values_factors_and_what_is_foreseen() -> None:
         theta, P = textbook(prior, F[tasks == t])
         X = np.column_stack([arms[i], np.ones(3)])
         np.testing.assert_allclose(values[i] + theta[-1], X @ theta, rtol=1e-7)
-        np.testing.assert_allclose(also[i] + prior.offset, X @ theta, rtol=1e-7)
+        np.testing.assert_array_equal(also[i], values[i])
+        assert factors[i].shape == (3, D + 1 + 3)
         np.testing.assert_allclose(factors[i] @ factors[i].T, X @ P @ X.T, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(before[i], np.diag(X @ C @ X.T), rtol=1e-7)
         row = np.r_[X[2], 5.0]
         squares, variances = heads.foresee(asked[i : i + 1], row[None])
         assert squares[0] == pytest.approx((5 - X[2] @ theta) ** 2)
-        assert variances[0] == pytest.approx(X[2] @ P @ X[2])
+        assert variances[0] == pytest.approx(X[2] @ P @ X[2] + prior.noise)
 
 
 def test_a_task_without_rewards_has_the_prior() -> None:
     tasks, F = drawn()
     heads = Heads.of(remembered(tasks, F), some_prior(F), None)
-    thetas = heads.thetas(np.array([0, T - 1]))
-    np.testing.assert_array_equal(thetas[1], [0, 0, 0, 0, 0.7])
-    assert (thetas[0] != 0).all()
+    np.testing.assert_array_equal(heads.thetas[T - 1], [0, 0, 0, 0, 0.7])
+    assert (heads.thetas[0] != 0).all()
 
 
-def test_refused_rows_change_nothing() -> None:
+def test_refused_rows_change_nothing(way: bool) -> None:
     tasks, F = drawn()
     heads = Heads.of(remembered(tasks, F), some_prior(F), None)
     theirs = one_by_one(heads.prior, tasks, F)
@@ -172,8 +194,7 @@ def test_posteriors_of_tasks_whose_rows_are_given_up_are_carried_over(
     prior = changed(before.prior, F, what)
     after = Heads.of(histories, prior, before)
     check_same(after, one_by_one(prior, tasks, F), rtol=1e-5)
-    never = after.thetas(np.array([T - 1]))[0]
-    np.testing.assert_array_equal(never, [0, 0, 0, 0, prior.offset])
+    np.testing.assert_array_equal(after.thetas[T - 1], [0, 0, 0, 0, prior.offset])
 
 
 def test_what_was_carried_over_goes_on_learning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +221,7 @@ def test_posteriors_have_as_many_directions_as_memory_suffices_for(
     monkeypatch: pytest.MonkeyPatch, numbers: float
 ) -> None:
     """But four at least, and no more than there are: 100 and the intercept."""
-    monkeypatch.setattr(heads_module, "_MOST_BYTES", 3 * 8 * numbers)
+    monkeypatch.setattr(wholes_module, "_MOST_BYTES", 3 * 8 * numbers)
     prior = Prior(
         coordinates=Coordinates(matrix=np.eye(101)),
         covariance=np.eye(101),
@@ -212,7 +233,7 @@ def test_posteriors_have_as_many_directions_as_memory_suffices_for(
     q = heads.posteriors.dim
     needed = [k * (k + 1) // 2 + k for k in range(1, 102)]  # numbers, of k = 1 to 101
     assert q == max(4, sum(each <= numbers for each in needed))
-    assert heads.noise == pytest.approx(1 + 101 - q)
+    np.testing.assert_allclose(heads.noises, 1 + 101 - q)
 
 
 def related(
@@ -228,8 +249,7 @@ def related(
 
 def error(heads: Heads, Theta: Doubles) -> float:
     """Return the relative error of the thetas, squared."""
-    thetas = heads.thetas(np.arange(len(Theta)))[:, :-1]
-    return float(((thetas - Theta) ** 2).sum() / (Theta**2).sum())
+    return float(((heads.thetas[:, :-1] - Theta) ** 2).sum() / (Theta**2).sum())
 
 
 def test_a_few_directions_are_enough_where_tasks_share_a_basis(
@@ -240,7 +260,7 @@ def test_a_few_directions_are_enough_where_tasks_share_a_basis(
     histories = remembered(tasks, F, 60)
     prior = improved(histories, None, Settings()).prior
     whole = Heads.of(histories, prior, None)
-    monkeypatch.setattr(heads_module, "_MOST_BYTES", 1)
+    monkeypatch.setattr(wholes_module, "_MOST_BYTES", 1)
     few = Heads.of(histories, prior, None)
     assert few.posteriors.dim == 4
     assert error(few, Theta) < 0.1
@@ -248,7 +268,7 @@ def test_a_few_directions_are_enough_where_tasks_share_a_basis(
     rows = related(seed=1)[1]  # other features, and what these thetas would pay
     rows[:, -1] = np.einsum("nd,nd->n", rows[:, :-2], Theta[tasks])
     squares, variances = few.foresee(tasks, rows)
-    assert squares.mean() < variances.mean() + few.noise  # not too sure of itself
+    assert squares.mean() < variances.mean()  # not too sure of itself
 
 
 def test_a_few_directions_are_carried_over_to_a_better_prior(
@@ -258,7 +278,7 @@ def test_a_few_directions_are_carried_over_to_a_better_prior(
     tasks, F, Theta = related()
     prior = improved(remembered(tasks, F, 60), None, Settings()).prior
     early = improved(remembered(tasks[:300], F[:300], 60), None, Settings()).prior
-    monkeypatch.setattr(heads_module, "_MOST_BYTES", 1)
+    monkeypatch.setattr(wholes_module, "_MOST_BYTES", 1)
     monkeypatch.setattr(histories_module, "_MOST_BYTES", 1)
     histories = remembered(tasks, F, 60)
     assert 30 < (histories.slots < 0).sum() < 60
@@ -271,5 +291,359 @@ def test_a_few_directions_are_carried_over_to_a_better_prior(
     assert error(after, Theta) < 0.7 * error(before, Theta)
     assert error(after, Theta) < 1.5 * error(fresh, Theta)
     again = Heads.of(histories, prior, after)  # the same prior: nothing is lost any more
-    thetas = after.thetas(np.arange(60))
-    np.testing.assert_allclose(again.thetas(np.arange(60)), thetas, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(again.thetas, after.thetas, rtol=1e-5, atol=1e-6)
+
+
+# ---- few of many directions: what moves between two priors
+
+
+WIDTHS = [13, 16, 18, 23]  # features
+
+
+def lopsided(d: int = 18, rank: int = 2, seed: int = 2) -> Prior:
+    """Return a prior with so many wide directions, for features that are not alike."""
+    rng = np.random.default_rng(seed)
+    p = d + 1
+    matrix = np.diag(np.append(np.geomspace(0.3, 3, d), 1.0))
+    matrix[-1, 0] = -0.6  # the first feature is centred
+    vectors = np.linalg.qr(rng.standard_normal((p, p)))[0]
+    variances = np.linspace(0.04, 0.1, p)
+    variances[:rank] = np.linspace(3, 2, rank)
+    Z = typical(5000, d, rng) @ matrix
+    prior = Prior(
+        coordinates=Coordinates(matrix=matrix),
+        covariance=vectors * variances @ vectors.T,
+        offset=0.7,
+        noise=0.25,
+        spread=Z.T @ Z / len(Z),
+    )
+    assert prior.rank == rank
+    return prior
+
+
+def typical(n: int, d: int, rng: np.random.Generator) -> Doubles:
+    """Draw features that are correlated, with the 1, (n, d + 1)."""
+    mixing = np.random.default_rng(7).standard_normal((d, d)) / np.sqrt(d) + np.eye(d)
+    return np.column_stack([rng.standard_normal((n, d)) @ mixing + 0.2, np.ones(n)])
+
+
+def rows_of(n: int, d: int, n_tasks: int = 6, seed: int = 0) -> tuple[Codes, Doubles]:
+    """Draw tasks, of which the last one never comes, and rows ``[phi, 1, y]``."""
+    rng = np.random.default_rng(seed)
+    tasks, X = rng.integers(0, n_tasks - 1, n), typical(n, d, rng)
+    thetas = np.random.default_rng(1).standard_normal((n_tasks, d + 1))
+    y = np.einsum("nd,nd->n", X, thetas[tasks]) + 0.5 * rng.standard_normal(n)
+    return tasks, np.column_stack([X, y])
+
+
+def met(d: int = 18, n: int = 120, rank: int = 2) -> tuple[Heads, Codes, Doubles]:
+    """Return heads of some rows that move in fewer directions than there are, and these rows."""
+    tasks, F = rows_of(n, d)
+    prior = lopsided(d, rank)
+    heads = Heads.of(remembered(tasks, F, 6), prior, None)
+    assert heads.posteriors.dim == 2 * rank + 8 < d + 1
+    return heads, tasks, F
+
+
+def covariance(heads: Heads, task: int) -> Doubles:
+    """Return that of a task's weights, (q, q)."""
+    S = heads.posteriors.unpacked(np.array([task]))[0]
+    return np.asarray(S @ S.T)
+
+
+@pytest.mark.parametrize(("rank", "q"), [(0, 31), (1, 10), (2, 12), (7, 22), (12, 31)])
+def test_as_many_directions_move_as_tasks_share(rank: int, q: int) -> None:
+    """Twice as many and eight; or all, where tasks share none or that many are more."""
+    heads = Heads(n_tasks=2, prior=lopsided(30, rank))
+    assert heads.directions.shape == (q, 31)
+    assert heads.posteriors.means.shape == (2, q)
+    vectors = np.linalg.eigh(heads.prior.covariance)[1]
+    rest = vectors[:, : 31 - q] @ vectors[:, : 31 - q].T
+    outside = np.trace(heads.prior.spread @ rest @ heads.prior.covariance @ rest)
+    np.testing.assert_allclose(heads.noises, 0.25 + outside, rtol=1e-9)
+    assert (q == 31) == (outside == 0)
+
+
+@pytest.mark.parametrize("n", [0, 12, 120, 900])
+@pytest.mark.parametrize("rank", [1, 2, 4])
+def test_from_rows_thetas_are_whole_though_they_move_in_few_directions(n: int, rank: int) -> None:
+    """And noises have what is unknown of a typical arm outside of the directions."""
+    heads, tasks, F = met(n=max(n, 1), rank=rank) if n else (None, *rows_of(0, 18))
+    prior = lopsided(18, rank)
+    heads = heads or Heads(n_tasks=6, prior=prior)
+    q, A = 2 * rank + 8, prior.coordinates.matrix
+    vectors = np.linalg.eigh(prior.covariance)[1]
+    inner, outer = (V @ V.T for V in (vectors[:, -q:], vectors[:, :-q]))
+    for t in range(6):
+        mean, P = posterior(prior, F[tasks == t])
+        theta = A @ mean + prior.offset * np.eye(19)[-1]
+        np.testing.assert_allclose(heads.thetas[t], theta, rtol=1e-7, atol=1e-8)
+        unknown = np.trace(prior.spread @ outer @ P @ outer)
+        assert heads.noises[t] == pytest.approx(prior.noise + unknown, rel=1e-8)
+        R = heads.directions
+        np.testing.assert_allclose(
+            R.T @ covariance(heads, t) @ R, A @ inner @ P @ inner @ A.T, rtol=1e-6, atol=1e-8
+        )
+        outside = A @ outer @ mean
+        np.testing.assert_allclose(heads.outside(np.array([t]))[0], outside, atol=1e-8)
+    assert (n == 0) == (np.ptp(heads.noises) == 0)
+    assert (n == 0) == np.allclose(heads.outside(np.arange(6)), 0)
+
+
+@pytest.mark.parametrize("d", WIDTHS)
+def test_between_priors_thetas_move_in_their_directions_by_normal_equations(
+    way: bool, d: int
+) -> None:
+    """With what is unknown outside of the directions as noise; a task may come more than once."""
+    heads, _, _ = met(d)
+    before, (tasks, F) = copy.deepcopy(heads), rows_of(17, d, seed=5)
+    assert np.bincount(tasks).max() > 2
+    squares, expected = heads.learn(tasks, F)
+    R = before.directions
+    for t in range(6):
+        mine = np.flatnonzero(tasks == t)
+        X, y, noise = F[mine, :-1], F[mine, -1], before.noises[t]
+        Z, errors, P = X @ R.T, y - X @ before.thetas[t], covariance(before, t)
+        now = np.linalg.inv(np.linalg.inv(P) + Z.T @ Z / noise)
+        step = now @ Z.T @ errors / noise
+        np.testing.assert_allclose(heads.thetas[t], before.thetas[t] + step @ R, atol=1e-9)
+        np.testing.assert_allclose(heads.posteriors.means[t], before.posteriors.means[t] + step)
+        np.testing.assert_allclose(covariance(heads, t), now, rtol=1e-8, atol=1e-10)
+        for k, i in enumerate(mine):  # what the rows before it led to
+            gains = P @ Z[:k].T @ np.linalg.inv(Z[:k] @ P @ Z[:k].T + noise * np.eye(k))
+            left = errors[k] - Z[k] @ gains @ errors[:k]
+            variance = Z[k] @ (P - gains @ Z[:k] @ P) @ Z[k]
+            assert squares[i] == pytest.approx(left**2, rel=1e-7, abs=1e-12)
+            assert expected[i] == pytest.approx(variance + noise, rel=1e-9)
+    everyone = np.arange(6)
+    np.testing.assert_allclose(heads.outside(everyone), before.outside(everyone), atol=1e-9)
+    np.testing.assert_array_equal(heads.noises, before.noises)
+    np.testing.assert_array_equal(heads.thetas[5], before.thetas[5])  # it had no rows
+
+
+def test_one_request_at_a_time_gives_the_heads_of_a_batch(way: bool) -> None:
+    together, _, _ = met()
+    alone, (tasks, F) = copy.deepcopy(together), rows_of(40, 18, seed=6)
+    foreseen = together.learn(tasks, F)
+    each = []
+    for i in range(40):
+        told = alone.foresee(tasks[i : i + 1], F[i : i + 1])
+        each.append(alone.learn(tasks[i : i + 1], F[i : i + 1]))
+        np.testing.assert_allclose(each[-1], told, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(foreseen, np.concatenate(each, axis=1), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(together.thetas, alone.thetas, rtol=1e-9, atol=1e-10)
+    for name in ("means", "roots", "log_volumes"):
+        here, there = (getattr(heads.posteriors, name) for heads in (together, alone))
+        np.testing.assert_allclose(here, there, rtol=1e-9, atol=1e-10)
+
+
+def test_no_rows_teach_nothing(way: bool) -> None:
+    heads, _, _ = met()
+    before = copy.deepcopy(heads)
+    for told in (heads.learn, heads.foresee):
+        squares, expected = told(np.zeros(0, np.int64), np.zeros((0, 20)))
+        assert squares.shape == expected.shape == (0,)
+    np.testing.assert_array_equal(heads.thetas, before.thetas)
+    np.testing.assert_array_equal(heads.posteriors.roots, before.posteriors.roots)
+
+
+def test_refused_rows_leave_no_part_moved(way: bool) -> None:
+    heads, tasks, F = met()
+    before, bad = copy.deepcopy(heads), F[:5].copy()
+    for place, wrong in ((0, 1e75), (-1, -1e75), (3, np.nan), (-1, np.inf)):
+        bad[4, place] = wrong
+        with pytest.raises(DataError, match="too large"):
+            heads.learn(tasks[:5], bad)
+    np.testing.assert_array_equal(heads.thetas, before.thetas)
+    for name in ("means", "roots", "log_volumes"):
+        here, there = (getattr(each.posteriors, name) for each in (heads, before))
+        np.testing.assert_array_equal(here, there)
+    arms = np.full((1, 2, 18), heads._largest)  # what is not refused can be computed with
+    heads.learn(tasks[:1], np.r_[arms[0, 0], 1, heads._largest][None])
+    assert np.isfinite(heads.thetas).all()
+    assert np.isfinite(heads.posteriors.roots).all()
+
+
+@pytest.mark.parametrize("K", [1, 2, 5, 7])
+def test_beliefs_are_the_directions_posterior_and_what_is_unknown_outside(
+    way: bool, K: int
+) -> None:
+    heads, _, _ = met()
+    prior, R = heads.prior, heads.directions
+    asked, rng = np.array([3, 0, 5, 3]), np.random.default_rng(1)
+    arms = rng.standard_normal((4, K, 18))
+    values, factors, before = heads.beliefs(asked, arms)
+    assert factors.shape == (4, K, 12 + K)
+    for i, t in enumerate(asked):
+        X = np.column_stack([arms[i], np.ones(K)])
+        np.testing.assert_allclose(values[i], arms[i] @ heads.thetas[t, :-1], rtol=1e-9)
+        own = (heads.noises[t] - prior.noise) * np.eye(K)
+        within = X @ R.T @ covariance(heads, t) @ R @ X.T
+        np.testing.assert_allclose(factors[i] @ factors[i].T, within + own, rtol=1e-8, atol=1e-9)
+        expected = np.diag(X @ R.T @ R @ X.T) + prior.outside(12)
+        np.testing.assert_allclose(before[i], expected, rtol=1e-9)
+    unseen = (factors[2] ** 2).sum(axis=1)  # of a task without rewards nothing is known
+    np.testing.assert_allclose(unseen, before[2], rtol=1e-9)
+
+
+# ---- the greedy arm, or -1
+
+
+def strided(arms: Doubles) -> Floats:
+    return np.repeat(arms, 2, axis=1)[:, ::2]
+
+
+LAYOUTS: dict[str, Callable[[Doubles], Floats]] = {
+    "plain": lambda arms: arms,
+    "strided": strided,
+    "turned": np.asfortranarray,
+    "float32": lambda arms: arms.astype(np.float32),
+}
+
+
+def told(
+    heads: Heads, asked: Codes, arms: Floats, counts: Codes, known: float
+) -> tuple[Codes, Doubles]:
+    """Return the greedy arms by loops over beliefs, and how far each arm is from the limit."""
+    values, factors, before = heads.beliefs(asked, arms)
+    chosen, ratios = [], []
+    for i, t in enumerate(asked):
+        shares = [(f @ f) / prior for f, prior in zip(factors[i], before[i], strict=True)]
+        ratios.append([counts[t] * share / known for share in shares])
+        unknown = counts[t] == 0 or max(ratios[-1]) > 1
+        chosen.append(-1 if unknown else int(np.argmax(values[i])))
+    return np.array(chosen, np.int64), np.array(ratios)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("K", [1, 2, 5])
+@pytest.mark.parametrize("d", WIDTHS)
+def test_an_arm_is_unknown_exactly_where_its_variance_exceeds_what_is_known(
+    way: bool, d: int, K: int, layout: str
+) -> None:
+    heads, _, _ = met(d, n=200)
+    rng, known = np.random.default_rng(0), 9.0
+    asked = rng.integers(0, 6, 80)
+    arms = LAYOUTS[layout](rng.standard_normal((80, K, d)))
+    counts = np.array([0, 8, 0, 0, 0, 5])
+    _, factors, before = heads.beliefs(asked, arms)
+    shares = ((factors**2).sum(axis=2) / before).max(axis=1)
+    for t in (2, 3, 4):  # such that half of the requests exceed the limit
+        counts[t] = known / np.median(shares[asked == t])
+    expected, ratios = told(heads, asked, arms, counts, known)
+    assert np.abs(ratios - 1).min() > 1e-7  # no arm is at the limit
+    chosen, others = heads.greedy(asked, arms, counts, known)
+    np.testing.assert_array_equal(chosen, expected)
+    assert chosen.dtype == np.int64
+    assert others is True
+    assert (chosen[asked == 0] == -1).all()  # no rewards
+    assert (chosen[asked == 1] >= 0).all()  # so few that they need not have taught anything
+    assert (chosen[asked == 5] >= 0).all()
+    for t in (2, 3, 4):
+        assert 0.2 < (chosen[asked == t] < 0).mean() < 0.8
+    surely = chosen >= 0
+    again, others = heads.greedy(asked[surely], arms[surely], counts, known)
+    np.testing.assert_array_equal(again, chosen[surely])
+    assert others is False
+
+
+def test_both_ways_of_being_greedy_agree_where_all_directions_move(way: bool) -> None:
+    """Of tasks that share none; the arms of one request are known, or one is not."""
+    tasks, F = drawn(n=200)
+    heads = Heads.of(remembered(tasks, F), some_prior(F), None)
+    counts = np.bincount(tasks, minlength=T)
+    asked, arms = (
+        np.repeat(np.arange(T), 9),
+        np.random.default_rng(3).standard_normal((9 * T, 4, D)),
+    )
+    for known in (0.5, 3.0, 15.0, 1e9):
+        expected, ratios = told(heads, asked, arms, counts, known)
+        assert np.abs(ratios - 1).min() > 1e-9
+        chosen, others = heads.greedy(asked, arms, counts, known)
+        np.testing.assert_array_equal(chosen, expected)
+        assert others == (chosen < 0).any()
+        assert ((chosen < 0) == (counts[asked] == 0)).all() or known < 1e9
+
+
+def test_of_arms_as_good_the_first_is_chosen(way: bool) -> None:
+    heads, _, _ = met()
+    arm = np.random.default_rng(0).standard_normal(18)
+    better = arm + 0.1 * heads.thetas[0, :-1]
+    arms = np.stack([[arm, better, better, arm], [arm, arm, arm, arm]])
+    chosen, _ = heads.greedy(np.array([0, 0]), arms, np.ones(6, np.int64), 1e9)
+    assert chosen.tolist() == [1, 0]
+
+
+def test_nobody_asks(way: bool) -> None:
+    heads, _, _ = met()
+    chosen, others = heads.greedy(
+        np.zeros(0, np.int64), np.zeros((0, 3, 18)), np.zeros(6, np.int64), 9.0
+    )
+    assert (chosen.shape, others) == ((0,), False)
+    assert chosen.dtype == np.int64
+
+
+@pytest.mark.skipif(not heads_module.COMPILED, reason="the compiled posteriors are not built here")
+def test_the_extension_checks_what_heads_are_made_of() -> None:
+    heads, tasks, F = met()
+    arms, counts = np.ones((1, 2, 18)), np.ones(6, np.int64)
+    for t in (-1, 6):
+        with pytest.raises(ValueError, match=f"task {t} of 6"):
+            heads.greedy(np.array([t]), arms, counts, 9.0)
+        with pytest.raises(ValueError, match=f"task {t} of 6"):
+            heads.learn(np.array([t]), F[:1])
+    with pytest.raises(ValueError, match="counts holds"):
+        heads.greedy(np.array([0]), arms, counts[:5], 9.0)
+    with pytest.raises(ValueError, match="arms holds"):
+        heads.greedy(np.array([0]), np.ones((1, 1, 17)), counts, 9.0)
+    with pytest.raises(ValueError, match="rows holds"):
+        heads.learn(tasks[:1], F[:1, 1:].copy())
+    heads.noises = heads.noises[:5]
+    with pytest.raises(ValueError, match=r"noises holds|thetas holds|roots holds"):
+        heads.learn(tasks[:1], F[:1])
+
+
+# ---- tasks whose rows are given up, where few directions move
+
+
+def given_up(n: int = 120) -> tuple[Heads, Histories]:
+    """Return heads of tasks, and histories in which the rows of tasks 0 to 2 are not kept."""
+    heads, tasks, F = met(n=n)
+    kept = tasks > 2
+    histories = remembered(tasks[kept], F[kept], 6)
+    histories.give_up(np.array([0, 1, 2]))
+    more = rows_of(20, 18, seed=8)
+    heads.learn(*more)
+    return heads, histories
+
+
+def test_what_is_outside_of_the_directions_stays_of_tasks_whose_rows_are_given_up() -> None:
+    """Whatever else a new prior does to a theta, its part outside is added to it as it was."""
+    before, histories = given_up()
+    everyone, unkept = np.arange(6), np.arange(3)
+    parts = before.outside(everyone)
+    assert np.abs(parts[unkept]).max() > 0.1
+    without = copy.deepcopy(before)
+    without.thetas -= parts
+    np.testing.assert_allclose(without.outside(everyone), 0, atol=1e-12)
+    prior = replace(lopsided(18, seed=4), offset=-0.3, noise=0.4)
+    for now in (before.prior, prior):
+        after, twin = (Heads.of(histories, now, each) for each in (before, without))
+        moved = after.thetas - twin.thetas
+        np.testing.assert_allclose(moved[unkept], parts[unkept], atol=1e-12)
+        np.testing.assert_array_equal(moved[3:], 0)  # these follow from rows that are kept
+        np.testing.assert_array_equal(after.noises, twin.noises)
+        np.testing.assert_array_equal(after.posteriors.roots, twin.posteriors.roots)
+
+
+def test_carried_over_again_and_again_tasks_do_not_become_surer_of_themselves() -> None:
+    """Where nothing is learned and the prior stays, neither do thetas go away."""
+    before, histories = given_up()
+    now = before
+    for _ in range(12):
+        now = Heads.of(histories, before.prior, now)
+    for t in range(3):
+        here, there = (np.trace(covariance(heads, t)) for heads in (now, before))
+        assert here == pytest.approx(there, rel=0.05)
+        far = np.linalg.norm(now.thetas[t] - before.thetas[t])
+        assert far < 0.05 * np.linalg.norm(before.thetas[t])

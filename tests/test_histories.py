@@ -126,6 +126,34 @@ def test_reserving_room_changes_no_rows() -> None:
     np.testing.assert_array_equal(gram(held, 0), np.ones((3, 3)))
 
 
+def test_room_that_was_made_is_not_made_again_and_changes_no_rows() -> None:
+    held, rng = Histories(n_tasks=4, dim=1), np.random.default_rng(0)
+    tasks, F = drawn(rng, 30, 1, 4)
+    held.add(tasks[:5], F[:5])
+    held.make_room(25)
+    size, where = held.nbytes, held.flat[1].ctypes.data
+    assert size == 30 * 3 * 8
+    np.testing.assert_array_equal(held.flat[1], F[:5])
+    for i in range(5, 30):
+        held.add(tasks[i : i + 1], F[i : i + 1])
+    assert (held.nbytes, held.flat[1].ctypes.data) == (size, where)
+    np.testing.assert_allclose(held.products(), F.T @ F, atol=1e-12)
+    for t in range(4):
+        np.testing.assert_allclose(gram(held, t), F[tasks == t].T @ F[tasks == t], atol=1e-12)
+    before = held.nbytes
+    held.make_room(0)
+    assert held.nbytes == before
+
+
+def test_rows_that_are_sorted_stay_so_where_room_is_made() -> None:
+    held, F = Histories(n_tasks=4, dim=1), np.arange(1.0, 16).reshape(5, 3)
+    held.add(np.array([3, 1, 3, 3, 1]), F)
+    rows = held.rows(np.array([0, 1]), 3)
+    held.make_room(100)
+    np.testing.assert_array_equal(held.rows(np.array([0, 1]), 3), rows)
+    np.testing.assert_array_equal(held.flat[1], F[[0, 2, 3, 1, 4]])
+
+
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> Histories:
     """Return histories of 20 tasks with room for 24 rows in all."""
@@ -160,6 +188,14 @@ def test_where_there_is_no_room_the_rows_of_tasks_with_fewest_are_given_up(
         mine = np.concatenate([F[tasks == t], G[more == t]])
         np.testing.assert_allclose(gram(short, t), mine.T @ mine, atol=1e-12)
     assert short.used == 12 + 4  # the new rows of task 8 are gone too
+
+
+def test_no_more_room_is_made_than_there_is(short: Histories) -> None:
+    short.add(np.arange(5), np.ones((5, 3)))
+    short.make_room(10**12)
+    assert short.nbytes == 24 * 3 * 8
+    assert short.used == 5
+    assert short.kept(np.arange(20)).all()
 
 
 def test_memory_is_bounded_and_the_busiest_tasks_are_kept_whole(short: Histories) -> None:

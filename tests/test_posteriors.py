@@ -176,3 +176,85 @@ def test_unpacked_roots_are_what_arms_are_spread_by(way: bool) -> None:
     assert (S[:, *np.tril_indices(5, -1)] == 0).all()
     arms = np.random.default_rng(1).standard_normal((3, 7, 5))
     np.testing.assert_allclose(held.spread(tasks, arms), arms @ S, rtol=1e-12)
+
+
+# ---- thetas that move in some directions only
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 7, 8, 9, 16])
+@pytest.mark.parametrize("width", [1, 3, 8, 13])
+def test_thetas_move_along_directions_by_their_normal_equations(
+    way: bool, d: int, width: int
+) -> None:
+    """Against rows that follow each other, each with its task's noise; tasks come repeatedly."""
+    rng = np.random.default_rng(d)
+    held = Posteriors(n_tasks=4, dim=d, ridge=1.0)
+    directions, thetas = rng.standard_normal((d, width)), rng.standard_normal((4, width))
+    noises, start = rng.uniform(0.1, 3, 4), thetas.copy()
+    tasks, F = np.array([2, 0, 2, 2, 1, 0, 2]), rng.standard_normal((7, width + 1))
+    told = [held.learn_along(directions, thetas, noises, tasks[:m], F[:m]) for m in (0, 4)]
+    told.append(held.learn_along(directions, thetas, noises, tasks[4:], F[4:]))
+    squares, expected = np.concatenate(told, axis=1)
+    P, mean = np.tile(np.eye(d), (4, 1, 1)), np.zeros((4, d))
+    for i, (t, row) in enumerate(zip(tasks, F, strict=True)):
+        z = directions @ row[:-1]
+        error = row[-1] - row[:-1] @ (start[t] + mean[t] @ directions)
+        assert squares[i] == pytest.approx(error**2, rel=1e-8, abs=1e-12)
+        assert expected[i] == pytest.approx(z @ P[t] @ z + noises[t], rel=1e-9)
+        P[t] = np.linalg.inv(np.linalg.inv(P[t]) + np.outer(z, z) / noises[t])
+        mean[t] += P[t] @ z * error / noises[t]
+    np.testing.assert_allclose(held.means, mean, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(thetas, start + mean @ directions, rtol=1e-8, atol=1e-10)
+    S = held.unpacked(np.arange(4))
+    np.testing.assert_allclose(S @ S.transpose(0, 2, 1), P, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(held.log_volumes, -np.linalg.slogdet(P)[1], rtol=1e-8, atol=1e-10)
+    np.testing.assert_array_equal(thetas[3], start[3])  # it had no rows
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 12))
+def test_rows_along_directions_are_learned_one_after_the_other(seed: int, m: int) -> None:
+    rng = np.random.default_rng(seed)
+    directions, noises = rng.standard_normal((5, 7)), rng.uniform(0.1, 3, 3)
+    tasks, F = rng.integers(0, 3, m), rng.standard_normal((m, 8))
+    together, alone = (Posteriors(n_tasks=3, dim=5, ridge=1.0) for _ in range(2))
+    here, there = np.zeros((3, 7)), np.zeros((3, 7))
+    told = np.stack(together.learn_along(directions, here, noises, tasks, F))
+    for i in range(m):
+        one = alone.learn_along(directions, there, noises, tasks[i : i + 1], F[i : i + 1])
+        np.testing.assert_allclose(np.concatenate(one), told[:, i], rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(here, there, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(together.roots, alone.roots, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(together.means, alone.means, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(together.log_volumes, alone.log_volumes, rtol=1e-9, atol=1e-11)
+
+
+def test_thetas_that_start_as_means_stay_what_means_predict(way: bool) -> None:
+    """With the identity as directions it is what learning rows and rewards is."""
+    rng = np.random.default_rng(0)
+    along, plain = (Posteriors(n_tasks=3, dim=6, ridge=1.0) for _ in range(2))
+    thetas, tasks, F = np.zeros((3, 6)), rng.integers(0, 3, 20), rng.standard_normal((20, 7))
+    along.learn_along(np.eye(6), thetas, np.full(3, 0.25), tasks, F)
+    plain.learn(tasks, 2 * F[:, :-1], 2 * F[:, -1])
+    np.testing.assert_allclose(thetas, along.means, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(along.means, plain.means, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(along.roots, plain.roots, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.skipif(not posteriors.COMPILED, reason="the compiled posteriors are not built here")
+def test_the_extension_checks_thetas_and_directions() -> None:
+    held, tasks, F = Posteriors(n_tasks=2, dim=3, ridge=1.0), np.array([0]), np.ones((1, 5))
+    directions, thetas, noises = np.ones((3, 4)), np.zeros((2, 4)), np.ones(2)
+    before = held.roots.copy()
+    for t in (-1, 2):
+        with pytest.raises(ValueError, match=f"task {t} of 2"):
+            held.learn_along(directions, thetas, noises, np.array([t]), F)
+    with pytest.raises(ValueError, match="directions holds"):
+        held.learn_along(directions[:2], thetas, noises, tasks, F)
+    with pytest.raises(ValueError, match="noises holds"):
+        held.learn_along(directions, thetas, noises[:1], tasks, F)
+    with pytest.raises(ValueError, match="rows holds"):
+        held.learn_along(directions, thetas, noises, tasks, F[:, :4].copy())
+    with pytest.raises(ValueError, match=r"directions holds|rows holds|thetas holds"):
+        held.learn_along(directions, thetas[:1].copy(), noises, tasks, F)
+    np.testing.assert_array_equal(held.roots, before)
+    np.testing.assert_array_equal(thetas, 0)

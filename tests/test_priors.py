@@ -414,13 +414,40 @@ def test_what_is_learned_is_used_as_far_as_the_settings_share() -> None:
     assert likelihood(priors[-1], Phi, y) > likelihood(at_once, Phi, y)
 
 
+@pytest.mark.parametrize("d", [5, 300])
+def test_weights_of_the_directions_are_found_in_thetas(d: int) -> None:
+    """Also of more features than a prior is learned for."""
+    Phi, y, _ = drawn(d=d, T=4, n=80)
+    prior = some_prior(remembered(Phi, y))
+    p = prior.coordinates.dim
+    assert p == min(d, 256) + 1
+    np.testing.assert_allclose(prior.vectors.T @ prior.vectors, np.eye(p), atol=1e-9)
+    variances = np.diag(prior.vectors.T @ prior.covariance @ prior.vectors)
+    np.testing.assert_allclose(variances[::-1], prior.spectrum, rtol=1e-6)
+    weights = np.random.default_rng(0).standard_normal((3, p))
+    thetas = weights @ prior.vectors.T @ prior.coordinates.matrix.T
+    np.testing.assert_allclose(thetas @ prior.to_directions.T, weights, atol=1e-8)
+
+
+def test_a_covariance_is_as_symmetric_as_numbers_can_be() -> None:
+    """What the posteriors suggest was rounded on one side as on the other, or not."""
+    Phi, y, _ = drawn()
+    learned = improved(remembered(Phi, y), None, Settings())
+    second = learned.suggestion.second.copy()
+    second[0, 1] *= 1 + 1e-13
+    for value in ISOTROPIC:
+        suggestion = learned.suggestion._replace(second=second)
+        C = taken(learned.prior, suggestion, Settings(isotropic=value)).covariance
+        np.testing.assert_array_equal(C, C.T)
+
+
 # ---- the contest
 
 
 def begun(errors: list[float]) -> Contest:
     """Return a contest with errors so far."""
     contest = Contest()
-    contest.errors, contest.thetas = np.array(errors), np.zeros((2, 8, 4))
+    contest.errors, contest.thetas = np.array(errors), np.zeros((2, 6, 4))
     contest.places = np.arange(2)
     return contest
 
@@ -463,11 +490,12 @@ def test_before_anything_was_predicted_the_usual_settings_win() -> None:
 
 def test_errors_are_those_of_tasks_that_were_learned_from() -> None:
     contest = begun([1.0] * 8)
-    contest.thetas = np.random.default_rng(0).standard_normal((2, 8, 4))
+    contest.thetas = np.random.default_rng(0).standard_normal((2, 6, 4))
+    rivals = [0, 1, 2, 3, 2, 4, 2, 5]  # the usual settings are among all three kinds
     contest.places = np.array([1, -1, 0])  # slot 1 had too few rows to be learned from in time
     F = np.random.default_rng(1).standard_normal((6, 5))
     slots = np.array([2, -1, 1, 0, 3, -2])
-    predicted = [contest.thetas[0] @ F[0, :-1], contest.thetas[1] @ F[3, :-1]]
+    predicted = [contest.thetas[0, rivals] @ F[0, :-1], contest.thetas[1, rivals] @ F[3, :-1]]
     sums = 1 + (F[0, -1] - predicted[0]) ** 2 + (F[3, -1] - predicted[1]) ** 2
     np.testing.assert_allclose(contest.errors_with(slots, F), sums)
     np.testing.assert_array_equal(contest.errors, 1)  # asking changes nothing
@@ -486,14 +514,21 @@ def test_every_rival_predicts_with_the_thetas_that_it_would_have_had() -> None:
     rivals = [Settings(value, 0.3, True) for value in ISOTROPIC]
     rivals += [Settings(12.0, value, True) for value in LEAST_NOISE]
     rivals += [Settings(12.0, 0.3, value) for value in OFFSET]
-    for place, rival in enumerate(rivals):
+    different = list(dict.fromkeys(rivals))
+    assert contest.thetas.shape[1] == len(different) == 6
+    row = rows(Phi, y + 2)[3, 1:2]  # of task 3
+    errors = contest.errors_with(np.array([3]), row) - contest.errors
+    for number, rival in enumerate(rivals):
         prior = taken(learned.prior, learned.suggestion, rival)
         for t, F in enumerate(rows(Phi, y + 2)):
             theta, _ = textbook(F[:, :-1] @ prior.coordinates.matrix, y[t] + 2, prior)
             features = prior.coordinates.matrix @ theta
             features[-1] += prior.offset
-            held = contest.thetas[contest.places[t], place]
+            held = contest.thetas[contest.places[t], different.index(rival)]
             np.testing.assert_allclose(held, features, rtol=1e-6, atol=1e-8)
+            if t == 3:
+                error = row[0, -1] - row[0, :-1] @ features
+                assert errors[number] == pytest.approx(error**2, rel=1e-5, abs=1e-9)
 
 
 def contested(Phi: Floats, y: Floats) -> tuple[Prior, Contest, Histories]:

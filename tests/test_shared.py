@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -12,13 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from cobandits import histories as histories_module
 from cobandits.decisions import Decisions
 from cobandits.environments import Synthetic
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.policies import Policy, Ridge, Shared, SubspaceOracle, make
-from cobandits.policies import heads as heads_module
+from cobandits.policies import shared as shared_module
+from cobandits.policies import wholes as wholes_module
 from cobandits.policies.shared import Explore
 from cobandits.simulate import simulate
 
@@ -59,6 +62,19 @@ def play(
     return regret / world.n_tasks
 
 
+def play_singly(policy: Policy, world: Synthetic, rounds: int, seed: int = 0) -> float:
+    """Let a policy play the same, but each request is decided and learned by itself."""
+    rng, regret = np.random.default_rng(seed), 0.0
+    for asked in world.rounds(rounds, seed=seed):
+        for i in range(len(asked.tasks)):
+            one = slice(i, i + 1)
+            decided = policy.decide(asked.tasks[one], asked.arms[one], rng)
+            k = int(decided.chosen[0])
+            regret += float(asked.means[i].max() - asked.means[i, k])
+            policy.learn(asked.tasks[one], asked.arms[one], decided, asked.rewards[i, [k]])
+    return regret / world.n_tasks
+
+
 def mean_regret(
     world: Synthetic, rounds: int, *, seeds: int = 5, seen: Change = as_is, paid: Change = as_is
 ) -> float:
@@ -78,13 +94,20 @@ def state(thing: object) -> object:
         return {key: state(value) for key, value in thing.items()}
     if isinstance(thing, tuple | list):
         return [state(value) for value in thing]
-    return state(vars(thing)) if hasattr(thing, "__dict__") else thing
+    if not hasattr(thing, "__dict__"):
+        return thing
+    kept = vars(thing).items()  # what follows from the rest may have been computed or not
+    return state({name: value for name, value in kept if not is_cached(thing, name)})
+
+
+def is_cached(thing: object, name: str) -> bool:
+    return isinstance(getattr(type(thing), name, None), cached_property)
 
 
 def theta(policy: Shared, task: int) -> Floats:
     """Return a task's theta with its intercept, (d + 1,)."""
     assert policy._heads is not None
-    return np.asarray(policy._heads.thetas(np.array([task]))[0])
+    return np.asarray(policy._heads.thetas[task])
 
 
 def regression(policy: Shared, rows: list[Floats]) -> Floats:
@@ -147,6 +170,45 @@ def test_every_arm_has_at_least_its_share_of_the_floor(explore: Explore) -> None
     assert decided.probabilities.min() >= 0.2 / K - 1e-12
 
 
+@pytest.mark.parametrize("step", [0.0, 1.0, -4.0])
+@pytest.mark.parametrize("reached", [False, True])
+def test_as_much_is_sampled_of_an_arm_as_it_could_gain(step: float, reached: bool) -> None:
+    """By integrals for each arm; tasks have means that only their intercepts explain."""
+    rng, policy = np.random.default_rng(0), fresh()
+    Theta, arms = rng.standard_normal((T, D)), np.tile(np.eye(D), (T, 1, 1))
+    for n in range(600):  # of arms 0 and 1, so that the others stay unknown; of task 4 nothing
+        t, k = n % 4, n // 4 % 2
+        reward = Theta[t, k] + step * t + 0.3 * rng.standard_normal()
+        policy.learn([t], arms[:1], made([k]), [reward])
+    heads, tasks = policy._heads, np.arange(T)
+    assert heads is not None
+    best = heads.thetas[:4, :-1].max(axis=1) + heads.thetas[:4, -1]
+    if reached:  # by two tasks, the others could gain
+        policy._highest = float(np.median(best))
+    _, roots, before = heads.beliefs(tasks, arms)
+    _, factors = policy._beliefs(heads, tasks, arms)
+    shares, expected = np.zeros((T, D)), np.zeros((T, D))
+    sure, known = policy._alarm.calibration, shared_module._KNOWN * (D + 1)
+    assert 1 <= shared_module._KNOWN <= 10
+    for t, k in np.ndindex(T, D):
+        n = int(policy._counts[t])
+        rewards = heads.thetas[t, :-1] + heads.thetas[t, -1]  # of each arm
+        variance = float(roots[t, k] @ roots[t, k])
+        most = max(rewards.max(), policy._highest)
+        grid = np.linspace(rewards.max(), most, 20_001)
+        # E max(v - a, 0) - E max(v - b, 0) is the integral of P(v > u) from a to b
+        gain = np.trapezoid(norm.sf(grid, rewards[k], np.sqrt(sure * variance)), grid)
+        worth = n == 0 or n * gain > rewards.max() - rewards[k]
+        left = max(0.0, 1 - known / n * float(before[t, k]) / variance) if n else 1.0
+        expected[t, k] = sure * worth * left
+        shares[t, k] = factors[t, k] @ factors[t, k] / variance
+    np.testing.assert_allclose(shares, expected, atol=1e-9)
+    np.testing.assert_allclose(shares[4], sure)
+    assert (shares[:4, :2] == 0).all()
+    assert (shares[:4, 2:] > 0).any()
+    assert not reached or (shares[:4] == 0).all(axis=1).sum() == 2
+
+
 def test_never_is_greedy_and_always_is_not() -> None:
     arms = 0.1 * np.random.default_rng(3).standard_normal((T, K, D))
     greedy, sampling = fresh(explore="never"), fresh(explore="always")
@@ -197,9 +259,17 @@ def test_batches_in_any_split_give_the_same_sums(seed: int, sizes: list[int]) ->
     for some in np.split(np.arange(m), np.cumsum(sizes)[:-1]):
         policy.learn(tasks[some], arms[some], made(chosen[some]), rewards[some])
     F = np.column_stack([arms[np.arange(m), chosen], np.ones(m), rewards])
-    np.testing.assert_allclose(policy._histories.products(), F.T @ F, atol=1e-10)
-    assert policy.rewards == m
-    assert policy._histories.count(np.arange(len(policy._histories.tasks))) == pytest.approx(m)
+    unsettled = policy._n_unsettled
+    new = [rows for _, rows, _, _ in policy._unsettled]
+    left = np.concatenate(new) if new else F[:0]
+    np.testing.assert_array_equal(left, F[m - unsettled :])  # the last ones, in their order
+    products = policy._histories.products() + left.T @ left
+    np.testing.assert_allclose(products, F.T @ F, atol=1e-10)
+    assert policy.rewards == policy._seen == m
+    count = policy._histories.count(np.arange(len(policy._histories.tasks)))
+    assert count == pytest.approx(m - unsettled)
+    np.testing.assert_array_equal(policy._counts, np.bincount(tasks, minlength=T))
+    assert (policy._lowest, policy._highest) == (rewards.min(), rewards.max())
 
 
 def test_between_refits_a_batch_is_learned_as_row_after_row() -> None:
@@ -243,6 +313,77 @@ def test_a_task_is_its_gaussian_regression_under_the_prior(
             np.testing.assert_allclose(theta(policy, t), regression(policy, rows[t]), atol=1e-4)
     if room == 1:
         assert (policy._histories.slots < 0).sum() > 5
+
+
+def test_where_few_directions_move_thetas_are_whole_at_every_refit() -> None:
+    """In between they are near: what is unknown outside of the directions is small."""
+    world, n_tasks, far = Synthetic(dim=24, n_tasks=12, rank=2, noise_std=0.1), 12, []
+    policy, rng = Shared(dim=24, n_tasks=n_tasks), np.random.default_rng(0)
+    rows: list[list[Floats]] = [[] for _ in range(n_tasks)]
+    for asked in world.rounds(40, seed=0):
+        before = policy.prior
+        decided = policy.decide(asked.tasks, asked.arms, rng)
+        outcome = asked.outcome(decided)
+        policy.learn(asked.tasks, asked.arms, decided, outcome.rewards)
+        phi = decided.features(asked.arms)
+        for t, x, y in zip(asked.tasks, phi, outcome.rewards, strict=True):
+            rows[t].append(np.r_[x, 1, y])
+        found = np.array([theta(policy, t) for t in range(n_tasks)])
+        told = np.array([regression(policy, rows[t]) for t in range(n_tasks)])
+        if policy.prior is not before:
+            np.testing.assert_allclose(found, told, atol=1e-6)
+        elif policy._heads is not None and policy._heads.posteriors.dim < 25:
+            far.append(np.linalg.norm(found - told) / np.linalg.norm(told))
+    assert len(far) > 10
+    assert 0 < max(far) < 0.2
+
+
+def test_rows_that_heads_have_learned_are_settled_in_groups() -> None:
+    """Of 20 tasks 20 at a time, of more at most 64; a refit settles what is left."""
+    for n_tasks, group in ((3, 8), (20, 20), (500, 64)):
+        policy, rng = Shared(dim=3, n_tasks=n_tasks), np.random.default_rng(0)
+        arms, largest = rng.standard_normal((400, K, 3)), 0
+        for n in range(400):
+            used, before = policy._histories.used, policy.prior
+            waiting = policy._n_unsettled
+            policy.learn([n % n_tasks], arms[n : n + 1], made([n % K]), [float(n % 7)])
+            largest = max(largest, policy._n_unsettled)
+            if policy.prior is not before:
+                assert policy._n_unsettled == 0
+            elif policy._n_unsettled <= waiting:
+                assert (waiting, policy._n_unsettled) == (group, 1)
+                assert policy._histories.used == used + group
+            assert sum(len(tasks) for tasks, *_ in policy._unsettled) == policy._n_unsettled
+            assert policy._alarm.rows + policy._n_unsettled <= n + 1
+        assert largest == group
+
+
+def test_the_caller_may_reuse_its_arrays() -> None:
+    """What is unsettled is the policy's own."""
+    policy, twin = fresh(), fresh()
+    rng = np.random.default_rng(0)
+    tasks, arms, rewards = np.zeros(1, np.int64), np.zeros((1, K, D)), np.zeros(1)
+    for _ in range(60):
+        tasks[:], rewards[:] = rng.integers(T), rng.random()
+        arms[:] = rng.standard_normal((1, K, D))
+        chosen = np.array([1])
+        policy.learn(tasks, arms, made(chosen), rewards)
+        twin.learn(tasks.copy(), arms.copy(), made(chosen.copy()), rewards.copy())
+        tasks[:], arms[:], rewards[:], chosen[:] = 0, 9.0, 9.0, 0
+    np.testing.assert_equal(state(policy), state(twin))
+
+
+def test_no_rewards_teach_nothing_and_no_requests_get_no_decisions() -> None:
+    policy = fresh()
+    for played in (0, 8):
+        play(policy, WORLD, played)
+        before, rng = state(policy), np.random.default_rng(0)
+        empty = policy.decide([], np.zeros((0, K, D)), rng)
+        assert len(empty) == 0
+        assert empty.probabilities.shape == (0,)
+        policy.learn([], np.zeros((0, K, D)), empty, [])
+        assert policy.probabilities([], np.zeros((0, K, D))).shape == (0, K)
+        np.testing.assert_equal(state(policy), before)
 
 
 def test_the_prior_is_learned_whenever_rewards_have_grown_by_a_quarter() -> None:
@@ -320,7 +461,7 @@ def test_rows_that_there_is_no_room_for_are_still_learned(
     plenty = mean_regret(world, 60, seeds=2)
     alone = np.mean([play(Ridge(dim=20, n_tasks=40, ridge=0.1), world, 60, s) for s in range(2)])
     monkeypatch.setattr(histories_module, "_MOST_BYTES", 15 * 22**2 * 8)
-    monkeypatch.setattr(heads_module, "_MOST_BYTES", 1)
+    monkeypatch.setattr(wholes_module, "_MOST_BYTES", 1)
     short = Shared(dim=20, n_tasks=40)
     regret = play(short, world, 60)
     assert 5 < (short._histories.slots < 0).sum() < 40
@@ -346,6 +487,16 @@ def test_rewards_that_are_all_equal(reward: float, n_tasks: int) -> None:
     predicted = np.r_[rng.standard_normal(3), 1] @ theta(policy, 0)
     assert predicted == pytest.approx(reward, rel=0.2)
     assert policy.changes == ()
+
+
+def test_equal_rewards_are_learned_for_as_long_as_they_come() -> None:
+    n_tasks, dim = 6, 20
+    policy, rng = Shared(dim=dim, n_tasks=n_tasks), np.random.default_rng(0)
+    for _ in range(20 * dim):
+        arms = rng.standard_normal((n_tasks, K, dim))
+        decided = policy.decide(np.arange(n_tasks), arms, rng)
+        policy.learn(np.arange(n_tasks), arms, decided, np.ones(n_tasks))
+    assert np.r_[np.zeros(dim), 1] @ theta(policy, 0) == pytest.approx(1, abs=1e-3)
 
 
 def test_any_first_reward_can_be_learned() -> None:
@@ -484,6 +635,11 @@ def test_related_tasks_are_learned_far_faster_than_alone(usual: float) -> None:
     assert usual < 0.65 * alone
 
 
+def test_one_request_at_a_time_is_learned_from_as_well_as_rounds() -> None:
+    regrets = [play_singly(Shared(dim=20, n_tasks=20), RELATED, 50, seed) for seed in range(12)]
+    assert np.mean(regrets) < 1.2 * mean_regret(RELATED, 50, seeds=12)
+
+
 def test_unrelated_tasks_cost_little() -> None:
     """In a small world: 1.1 of ridge regression with the best of a few ridges is usual."""
     world = Synthetic(dim=20, n_tasks=20, rank=2, noise_std=0.1, unrelated=True)
@@ -532,6 +688,32 @@ def test_a_basis_that_is_replaced_is_noticed_soon(
         assert f"after {policy.changes[0]} rewards" in caplog.text
         halves = trace.regret[:40].sum(), trace.regret[40:].sum()
         assert halves[1] < 2 * halves[0]
+
+
+@pytest.mark.parametrize("noise", [1e-3, 0.1])
+def test_a_change_is_noticed_as_soon_one_request_at_a_time(
+    noise: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half time is after 800 rewards; it takes at most a group of rewards longer."""
+    world = Synthetic(dim=15, n_tasks=20, rank=2, noise_std=noise, replaced=True)
+    for seed in range(2):
+        policy = Shared(dim=15, n_tasks=20)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "cobandits"):
+            play_singly(policy, world, 80, seed)
+        assert len(policy.changes) == 1
+        assert 780 <= policy.changes[0] <= 920
+        assert policy.rewards == 1600
+        assert policy._seen == policy._counts.sum() == 1600 - policy.changes[0]
+        assert f"after {policy.changes[0]} rewards" in caplog.text
+
+
+def test_no_change_is_reported_one_request_at_a_time() -> None:
+    world = Synthetic(dim=10, n_tasks=10, rank=2, noise_std=0.1, late=0.2)
+    for seed in range(2):
+        policy = Shared(dim=10, n_tasks=10)
+        play_singly(policy, world, 60, seed)
+        assert policy.changes == ()
 
 
 @pytest.mark.parametrize("noise", [1e-3, 0.1, 1.0])
@@ -670,15 +852,21 @@ def test_one_wrong_reward_does_not_ruin_the_other_tasks() -> None:
     assert np.mean(regrets[51:]) < 0.05
 
 
-def test_a_refused_update_of_a_new_task_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_update_of_a_new_task_leaves_no_trace() -> None:
     policy, rng = Shared(dim=3, n_tasks=5), np.random.default_rng(0)
     arms = rng.standard_normal((3, 4, 3))
     for _ in range(9):
         decided = policy.decide([0, 1, 2], arms, rng)
-        policy.learn([0, 1, 2], arms, decided, rng.standard_normal(3))
+        policy.learn([0, 1, 2], arms, decided, decided.features(arms) @ np.arange(1, 4))
     made = Decisions(chosen=[0], probabilities=[1.0], policy="")
     policy._due = 10**9  # no refit now
-    monkeypatch.setattr("cobandits.posteriors._LARGEST", 1e100)
-    with pytest.raises(DataError, match="too large"):
-        policy.learn([4], np.full((1, 4, 3), 1e74), made, [1e74])
+    before, untouched = state(policy), copy.deepcopy(policy)
+    for features, reward in ((9e74, 1.0), (1.0, -9e74), (9e74, 9e74)):
+        with pytest.raises(DataError, match="too large"):
+            policy.learn([4], np.full((1, 4, 3), features), made, [reward])
     assert policy._histories.tasks.tolist() == [0, 1, 2]
+    np.testing.assert_equal(state(policy), before)
+    for each in (policy, untouched):
+        for n in range(30):
+            each.learn([n % 5], arms[:1], made, [0.1 * n])
+    np.testing.assert_equal(state(policy), state(untouched))

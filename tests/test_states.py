@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import json
@@ -28,7 +29,16 @@ Codes = NDArray[np.int64]
 TASKS, DIM, ARMS = 5, 4, 3
 CHANGE = 70  # the round in which all thetas become others
 ROUNDS = 60  # that a resumed policy is followed for
-MOMENTS = ["new", "first", "middle", "before a refit", "after a refit", "after a change"]
+MOMENTS = [
+    "new",
+    "first",
+    "middle",
+    "before a refit",
+    "after a refit",
+    "unsettled",
+    "settled",
+    "after a change",
+]
 
 
 def asked(n: int, T: int = TASKS, d: int = DIM) -> tuple[Codes, Floats]:
@@ -62,24 +72,35 @@ def play(policy: Shared, n: int, writer: LogWriter | None = None) -> tuple[Float
 @functools.cache
 def moments() -> dict[str, int]:
     """Return how many rounds to play until each moment."""
-    policy, refits, changes = Shared(dim=DIM, n_tasks=TASKS), [], []
+    policy, refits, settled, changes = Shared(dim=DIM, n_tasks=TASKS), [], [], []
     for n in range(CHANGE + 30):
-        before = policy.estimate, policy.changes
+        before, used = (policy.estimate, policy.changes), policy._histories.used
         play(policy, n)
         if policy.estimate is not before[0]:
             refits.append(n)
+        elif policy._histories.used != used:
+            settled.append(n)
         if policy.changes != before[1]:
             changes.append(n)
     refit = next(n for n in refits if n > 20 and n - 1 not in refits)
+    unsettled = next(n for n in settled if n > 20)
     assert refit < CHANGE <= changes[0]
+    assert unsettled < CHANGE
     return {
         "new": 0,
         "first": 1,
         "middle": refit + 2,
         "before a refit": refit,
         "after a refit": refit + 1,
+        "unsettled": unsettled,
+        "settled": unsettled + 1,
         "after a change": changes[0] + 1,
     }
+
+
+def cached(thing: object, name: str) -> bool:
+    """Tell whether a member follows from the others, and is kept because it takes time."""
+    return isinstance(getattr(type(thing), name, None), functools.cached_property)
 
 
 def parts(thing: object, path: str = "policy") -> dict[str, object]:
@@ -91,7 +112,10 @@ def parts(thing: object, path: str = "policy") -> dict[str, object]:
     elif dataclasses.is_dataclass(thing):
         members = {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
     elif hasattr(thing, "__dict__") and not isinstance(thing, np.ndarray):
-        members = vars(thing)
+        members = {name: value for name, value in vars(thing).items() if not cached(thing, name)}
+    elif isinstance(thing, list | tuple) and path.endswith("._unsettled"):
+        joined = [np.concatenate(arrays) for arrays in zip(*thing, strict=True)]
+        members = {str(place): array for place, array in enumerate(joined)}
     else:
         return {path: thing}
     found: dict[str, object] = {}
@@ -163,7 +187,7 @@ def test_tasks_whose_rows_are_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int
 ) -> None:
     monkeypatch.setattr("cobandits.histories._MOST_BYTES", 1)
-    monkeypatch.setattr("cobandits.policies.heads._MOST_BYTES", 1)
+    monkeypatch.setattr("cobandits.policies.wholes._MOST_BYTES", 1)
     policy = played(start, dim=8)
     assert (policy._histories.slots == GIVEN_UP).any() == (start > 4)
     resumed = assert_goes_on(policy, tmp_path / "policy", start, CHANGE - start)
@@ -190,7 +214,7 @@ def test_tasks_that_came_when_there_was_no_room(tmp_path: Path) -> None:
     assert_same(policy, resumed)
 
 
-@pytest.mark.parametrize("moment", ["middle", "after a refit"])
+@pytest.mark.parametrize("moment", ["settled", "after a refit"])
 def test_rows_stay_in_their_order_whether_they_are_known_to_be_sorted_or_not(
     tmp_path: Path, moment: str
 ) -> None:
@@ -219,16 +243,19 @@ def test_more_features_than_directions(tmp_path: Path) -> None:
 
 
 def test_a_policy_of_a_file_can_be_saved_again(tmp_path: Path) -> None:
-    policy = played(30)
+    policy = played(moments()["unsettled"])
+    assert len(policy._unsettled) > 1
     policy.save(tmp_path / "one")
     Shared.load(tmp_path / "one").save(tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
 def test_only_rows_in_use_are_saved(tmp_path: Path) -> None:
-    policy = played(30)
+    policy = played(moments()["middle"])
     policy.save(tmp_path / "policy")
     _, arrays = content(tmp_path / "policy")
+    assert arrays["new_rows"].shape == (policy._n_unsettled, DIM + 2)
+    assert policy._histories.used + policy._n_unsettled < policy._seen  # some were compressed
     assert len(policy._histories._rows) > policy._histories.used
     assert arrays["rows"].shape == (policy._histories.sizes.sum(), DIM + 2)
     assert arrays["owners"].shape == (policy._histories.sizes.sum(),)
@@ -253,15 +280,18 @@ def write(path: Path, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("saved") / "policy"
-    played(30).save(path)
+    policy = played(moments()["middle"])
+    assert policy._n_unsettled > 3
+    policy.save(path)
     return path
 
 
 def names() -> list[str]:
     """Return the arrays of a file, as they are known to be."""
     known = "counts usual errors rivals rival_places slots slot_tasks slot_sizes owners"
-    learned = "coordinates covariance sharing spread root means roots log_volumes basis weights"
-    return f"{known} rows {learned}".split()
+    learned = "coordinates covariance sharing spread means roots log_volumes basis weights"
+    heads = "directions thetas noises new_tasks new_rows new_squares new_expected"
+    return f"{known} rows {learned} {heads}".split()
 
 
 def test_these_are_the_arrays(saved: Path) -> None:
@@ -278,6 +308,17 @@ def test_gains_of_tasks_that_do_not_fit_are_refused(
     spoilt = {"gained_tasks": np.array(tasks), "gained": np.array(gained, np.float64)}
     write(tmp_path / "bad", header, {**arrays, **spoilt})
     with pytest.raises(ModelFileError, match="gained"):
+        Shared.load(tmp_path / "bad")
+
+
+def test_more_rows_to_settle_than_there_were_rewards_are_refused(
+    tmp_path: Path, saved: Path
+) -> None:
+    header, arrays = content(saved)
+    new = {name: np.concatenate([a] * 40) for name, a in arrays.items() if name.startswith("new_")}
+    assert len(new["new_tasks"]) > header["seen"]
+    write(tmp_path / "bad", header, {**arrays, **new})
+    with pytest.raises(ModelFileError, match=r"holds .*new_"):
         Shared.load(tmp_path / "bad")
 
 
@@ -328,7 +369,7 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, saved: Path, name: s
         ("rivals", lambda a: a[:0], "rival_places that are not those of 0 rivals"),
         ("rival_places", lambda a: spoiled(a, a[0]), "that are not those of 5 rivals"),
         ("rival_places", lambda a: np.r_[a, -1], "rival_places of 6 slots, there are 5"),
-        ("rivals", lambda a: a[:, :3], r"rivals of shape \(5, 3, 5\).* expected \(any, 8, 5\)"),
+        ("rivals", lambda a: a[:, :3], r"rivals of shape \(5, 3, 5\).* expected \(any, 6, 5\)"),
         ("slot_tasks", lambda a: spoiled(a, TASKS), "not different ones of 5"),
         ("slot_tasks", lambda a: spoiled(a, a[0]), "not different ones of 5"),
         ("slot_sizes", lambda a: a + 1, r"holds owners of shape"),
@@ -340,6 +381,22 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, saved: Path, name: s
         ("owners", lambda a: spoiled(a, TASKS), "owners of rows that are not as many as"),
         ("owners", np.zeros_like, "owners of rows that are not as many as"),
         ("rows", lambda a: a[1:], "holds rows of shape"),
+        ("thetas", lambda a: a[:, :-1], r"thetas of shape \(5, 4\).* expected \(5, 5\)"),
+        ("thetas", lambda a: spoiled(a, np.nan), "a NaN or an infinite value in thetas"),
+        ("directions", lambda a: a[1:], r"means of shape \(5, 5\).* expected \(5, 4\)"),
+        ("directions", lambda a: a[:0], "0 directions, there are 5"),
+        ("noises", lambda a: spoiled(a, 0.0), "0.0 in noises, which are above 0"),
+        ("noises", lambda a: spoiled(a, -1.0), "-1.0 in noises, which are above 0"),
+        ("new_tasks", lambda a: spoiled(a, TASKS), "new_tasks up to 5 of 5"),
+        ("new_tasks", lambda a: spoiled(a, -1), "-1 in new_tasks, the least is 0"),
+        ("new_tasks", lambda a: a[1:], "new_rows of shape"),
+        ("new_rows", lambda a: a[1:], "new_rows of shape"),
+        ("new_rows", lambda a: a[:, 1:], "new_rows of shape"),
+        ("new_squares", lambda a: a[1:], "new_squares of shape"),
+        ("new_expected", lambda a: spoiled(a, np.inf), "an infinite value in new_expected"),
+        ("new_expected", lambda a: spoiled(a, 0.0), "0.0 in new_expected"),
+        ("new_expected", lambda a: spoiled(a, -1.0), "-1.0 in new_expected"),
+        ("new_squares", lambda a: spoiled(a, -1.0), "-1.0 in new_squares"),
         ("counts", lambda a: spoiled(a, -1), "-1 in counts, the least is 0"),
         ("counts", lambda a: a + 1, r"counts of \d+ rewards, expected \d+"),
     ],
@@ -367,8 +424,8 @@ def test_what_is_wrong_is_said(
         ({"rewards": -1}, "-1 as rewards"),
         ({"due": "soon"}, "ValueError"),
         ({"changes": None}, "TypeError"),
-        ({"noise": float("nan")}, "nan as noise"),
-        ({"noise": -1.0}, "-1.0 as noise, the least is 0"),
+        ({"prior": {"offset": 0.0, "noise": float("nan")}}, "nan as noise"),
+        ({"prior": {"offset": 0.0, "noise": -1.0}}, "-1.0 as noise, the least is 0"),
         ({"alarm": {"rows": 5, "evidence": float("inf")}}, "inf as evidence"),
         ({"contest": {}}, "KeyError"),
         ({"seen": -1}, "-1 as seen"),
@@ -376,7 +433,8 @@ def test_what_is_wrong_is_said(
         ({"sharing": {"offset": 0.0, "noise": -1.0}}, "-1.0 as noise, the least is 0"),
         ({"sharing": {"offset": float("inf"), "noise": 1.0}}, "inf as offset"),
         ({"prior": {"offset": float("nan"), "noise": 1.0}}, "nan as offset"),
-        ({"version": 2}, "version 2; this release reads 'cobandits-shared-policy' version 1"),
+        ({"version": 1}, "version 1; this release reads 'cobandits-shared-policy' version 2"),
+        ({"version": 3}, "version 3; this release reads 'cobandits-shared-policy' version 2"),
         ({"format": "cobandits-estimate"}, "format 'cobandits-estimate'"),
     ],
 )
@@ -450,18 +508,34 @@ def test_a_failed_save_leaves_the_old_file(
         ([0, TASKS], [0, 1], [1.0, 2.0]),
         ([0, 1], [0, 1], [1.0]),
         ([0, 1], [0, 1], [1.0, 1e200]),
+        ([0, 1], [0, 1], [1.0, 9e74]),  # too large for the heads alone
     ],
 )
+@pytest.mark.parametrize("moment", ["middle", "unsettled", "settled"])
 def test_a_refused_update_leaves_no_trace(
-    tmp_path: Path, tasks: list[int], chosen: list[int], rewards: list[float]
+    tmp_path: Path, moment: str, tasks: list[int], chosen: list[int], rewards: list[float]
 ) -> None:
-    policy = played(30)
+    """Neither where rows that heads have learned are about to be settled."""
+    start = moments()[moment]
+    policy = played(start)
+    assert policy._seen + 2 < policy._due
     policy.save(tmp_path / "before")
     made = Decisions(chosen=chosen, probabilities=[1.0, 1.0], policy="")
+    twin = copy.deepcopy(policy)
     with pytest.raises(DataError):
         policy.learn(tasks, np.ones((2, ARMS, DIM)), made, rewards)
     policy.save(tmp_path / "after")
     assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
+    assert_same(policy, twin)
+    assert_alike(policy, twin, start, 5)
+
+
+def assert_alike(policy: Shared, twin: Shared, start: int, rounds: int) -> None:
+    """Play with both, and compare what they decide and what they hold."""
+    for n in range(start, start + rounds):
+        for a, b in zip(play(policy, n), play(twin, n), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert_same(policy, twin)
 
 
 @pytest.mark.parametrize(
@@ -471,7 +545,13 @@ def test_a_refused_update_leaves_no_trace(
         ("before a refit", "cobandits.priors.Contest.next_round"),
         ("before a refit", "cobandits.posteriors.Posteriors.settle"),
         ("before a change", "cobandits.policies.shared.improved"),
-        ("middle", "cobandits.posteriors.Posteriors.learn"),
+        ("middle", "cobandits.posteriors.Posteriors.learn_along"),
+        ("unsettled", "cobandits.priors.Contest.errors_with"),
+        ("unsettled", "cobandits.policies.alarm.Alarm.after"),
+        ("unsettled", "cobandits.histories.Histories.reserve"),
+        ("before a refit", "cobandits.histories.Histories.make_room"),
+        ("before a refit", "cobandits.policies.heads.Heads.foresee"),
+        ("before a change", "cobandits.policies.heads.Heads.of"),
     ],
 )
 def test_an_update_that_fails_midway_leaves_no_trace(
@@ -490,9 +570,69 @@ def test_an_update_that_fails_midway_leaves_no_trace(
             play(policy, when)
     twin = Shared.load(tmp_path / "before")
     assert_same(policy, twin)
-    play(policy, when)
-    play(twin, when)
-    assert_same(policy, twin)
+    assert_alike(policy, twin, when, 5)
+
+
+# One request at a time.
+
+
+def requested(policy: Shared, n: int) -> tuple[int, float]:
+    """Decide and learn request n, and return the choice and its probability."""
+    rng = np.random.default_rng([5, n])
+    tasks, arms = rng.integers(TASKS, size=1), 1 + rng.standard_normal((1, ARMS, policy.dim))
+    made = policy.decide(tasks, arms, rng)
+    decided = int(made.chosen[0]), float(made.probabilities[0])
+    policy.learn(tasks, arms, made, paid(n // TASKS, tasks, made.features(arms)))
+    return decided
+
+
+@pytest.mark.parametrize("dim", [DIM, 24])
+def test_one_request_at_a_time_a_policy_can_be_resumed_at_any_of_them(
+    tmp_path: Path, dim: int
+) -> None:
+    """While 0 to 8 rows are unsettled, over a refit; also where few directions move."""
+    policy, unsettled, refits = Shared(dim=dim, n_tasks=TASKS), set(), 0
+    while policy._seen < 5 * dim or policy._due - policy._seen != 20:
+        requested(policy, policy._seen)
+    for n in range(policy._seen, policy._seen + 40):
+        policy.save(tmp_path / "policy")
+        resumed = Shared.load(tmp_path / "policy")
+        assert_same(policy, resumed)
+        unsettled.add(policy._n_unsettled)
+        before, twin = policy.estimate, copy.deepcopy(policy)
+        for later in range(n, n + 10):
+            assert requested(twin, later) == requested(resumed, later)
+        assert_same(twin, resumed)
+        requested(policy, n)
+        refits += policy.estimate is not before
+    assert unsettled == set(range(9))
+    assert refits == 1
+    assert policy._heads is not None
+    if dim > DIM:
+        assert policy._heads.posteriors.dim < dim + 1
+        assert np.abs(policy._heads.outside(np.arange(TASKS))).max() > 0
+
+
+def test_a_log_of_single_requests_is_relearned_to_the_same_state(tmp_path: Path) -> None:
+    """From its beginning, and from a policy that was saved while rows were unsettled."""
+    policy, writer, saved_at = Shared(dim=DIM, n_tasks=TASKS), LogWriter(), 203
+    for n in range(400):
+        rng = np.random.default_rng([5, n])
+        tasks, arms = rng.integers(TASKS, size=1), rng.standard_normal((1, ARMS, DIM))
+        made = policy.decide(tasks, arms, rng)
+        rewards = paid(0, tasks, made.features(arms))
+        policy.learn(tasks, arms, made, rewards)
+        writer.add(tasks, arms, made, rewards)
+        if n + 1 == saved_at:
+            assert policy._n_unsettled > 0
+            policy.save(tmp_path / "policy")
+    log, again = writer.log(), Shared(dim=DIM, n_tasks=TASKS)
+    relearn(again, log)
+    assert_same(policy, again)
+    resumed = Shared.load(tmp_path / "policy")
+    assert resumed.rewards == saved_at
+    relearn(resumed, log.select(slice(saved_at, None)))
+    assert_same(policy, resumed)
 
 
 # Logs that are learned from again.

@@ -86,16 +86,20 @@ class Kept:
         Processes to run in; results do not depend on it.
     may_run : bool
         Whether to run what is missing; else it is an error.
+    tells : bool
+        Whether to print what was run.
     """
 
-    def __init__(self, folder: Path, *, jobs: int = 1, may_run: bool = True) -> None:
-        self.folder, self.jobs, self.may_run = folder, jobs, may_run
+    def __init__(
+        self, folder: Path, *, jobs: int = 1, may_run: bool = True, tells: bool = True
+    ) -> None:
+        self.folder, self.jobs, self.may_run, self.tells = folder, jobs, may_run, tells
         self.seconds = 0.0  # of wall time, that all which was asked for took when it ran
         self.days: set[str] = set()  # on which it ran
 
     def plays(self, name: str, command: Command) -> list[Play]:
         """Return what a command printed; ``name`` begins the name of its file."""
-        return [Play.read(line) for line in self._lines(name, str(command), self._run(command))]
+        return [Play.read(line) for line in self.lines(name, str(command), self._run(command))]
 
     def trials(self, name: str, said: str, work: Callable[[int], Line], trials: int) -> list[Line]:
         """Return what ``work`` returns for each trial; ``said`` tells it from other work."""
@@ -103,10 +107,13 @@ class Kept:
         def run() -> list[str]:
             return [json.dumps(line) for line in self._in_parallel(work, range(trials))]
 
-        return [json.loads(line) for line in self._lines(name, f"{said}, {trials} trials", run)]
+        return [json.loads(line) for line in self.lines(name, f"{said}, {trials} trials", run)]
 
-    def _lines(self, name: str, said: str, run: Callable[[], list[str]]) -> list[str]:
-        """Return the lines of a file, after it was made if need be."""
+    def lines(self, name: str, said: str, run: Callable[[], list[str]]) -> list[str]:
+        """Return the lines that ``run`` returned, from its file if it ran before.
+
+        ``name`` begins the name of the file, ``said`` tells this run from others.
+        """
         digest = hashlib.sha256(said.encode()).hexdigest()[:8]
         path = self.folder / f"{name}-{digest}.jsonl"
         if not _is_whole(path):
@@ -130,7 +137,8 @@ class Kept:
         }
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, "".join(f"{x}\n" for x in [json.dumps(header), *lines]).encode())
-        print(f"  {header['seconds']:6.1f} s  {path}", flush=True)
+        if self.tells:
+            print(f"  {header['seconds']:6.1f} s  {path}", flush=True)
 
     def _run(self, command: Command) -> Callable[[], list[str]]:
         def run() -> list[str]:

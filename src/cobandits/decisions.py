@@ -10,8 +10,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cobandits.errors import DataError
+from cobandits.requests import are_at_most, are_codes, take_rows
 
-__all__ = ["LARGEST", "Decisions", "Outcome", "Round", "Truth", "check_arms", "check_tasks"]
+__all__ = [
+    "LARGEST",
+    "Decisions",
+    "Outcome",
+    "Round",
+    "Truth",
+    "check_arms",
+    "check_rewards",
+    "check_shape",
+    "check_tasks",
+    "check_values",
+]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
@@ -102,10 +114,10 @@ class Decisions:
         m, K, _ = arms.shape
         if len(self) != m:
             raise DataError(f"{len(self)} decisions for {m} sets of arms; give one for each")
-        if m and not (self.chosen.min() >= 0 and self.chosen.max() < K):
+        if not are_codes(self.chosen.astype(np.int64, copy=False), K):
             wrong = int(self.chosen[(self.chosen < 0) | (self.chosen >= K)][0])
             raise DataError(f"arm {wrong} was never offered: arms are numbered 0 to {K - 1}")
-        return np.asarray(arms[np.arange(m), self.chosen])
+        return take_rows(arms, self.chosen)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -170,15 +182,23 @@ def check_tasks(tasks: ArrayLike, n_tasks: int) -> Codes:
         raise DataError(
             f"tasks must be whole numbers, (m,), got shape {codes.shape} of {codes.dtype}"
         )
-    if codes.size and not (codes.min() >= 0 and codes.max() < n_tasks):
+    codes = np.ascontiguousarray(codes, np.int64)
+    if not are_codes(codes, n_tasks):
         wrong = int(codes[(codes < 0) | (codes >= n_tasks)][0])
         advice = "make the policy for more tasks (n_tasks)" if wrong > 0 else "give its number"
         raise DataError(f"task {wrong}, but there are {n_tasks}, numbered from 0; {advice}")
-    return np.ascontiguousarray(codes, np.int64)
+    return codes
 
 
 def check_arms(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
     """Return the arms, (m, K, d), as finite floats, or refuse them."""
+    phi = check_shape(arms, n_asked, dim)
+    check_values(phi)
+    return phi
+
+
+def check_shape(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
+    """Return the arms, (m, K, d), as floats that may be no numbers, or refuse them."""
     phi = np.asarray(arms)
     if phi.dtype.kind not in "biuf":
         raise DataError(f"arms must be real numbers, got values of type {phi.dtype}")
@@ -186,24 +206,38 @@ def check_arms(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
         raise DataError(f"expected arms (m, K, d) for m = {n_asked} tasks, got shape {phi.shape}")
     if phi.shape[2] != dim:
         raise DataError(f"expected arms of {dim} features, got {phi.shape[2]}")
-    if phi.dtype != np.float32:
-        phi = phi.astype(np.float64, copy=False)
-    with np.errstate(invalid="ignore", over="ignore"):
-        suspicious = not np.vdot(phi, phi) <= LARGEST**2  # may also be a sum of many
-    if suspicious:
-        _refuse_values(phi)
-    return phi
+    return phi if phi.dtype == np.float32 else phi.astype(np.float64, copy=False)
 
 
-def _refuse_values(phi: Floats) -> None:
-    """Say where arms hold a value that is none or too large, if one does."""
+def check_values(phi: Floats) -> None:
+    """Refuse features, (m, ...), that are no numbers or too large to square."""
+    if are_at_most(phi, LARGEST):
+        return
     finite = np.isfinite(phi)
     if not finite.all():
         row = int(np.argwhere(~finite)[0][0])
         raise DataError(
             f"arms hold a NaN or an infinite value, first in request {row}; fill it in or drop it"
         )
-    if (largest := np.abs(phi).max()) > LARGEST:
+    raise DataError(
+        f"arms hold {np.abs(phi).max():.3g}, at most {LARGEST:g} can be squared; "
+        "scale them to about 1"
+    )
+
+
+def check_rewards(rewards: ArrayLike, n_asked: int) -> NDArray[np.float64]:
+    """Return the rewards, (m,), as finite numbers, or refuse them."""
+    y: NDArray[np.float64] = np.ascontiguousarray(rewards, np.float64)
+    if y.shape != (n_asked,):
+        raise DataError(f"expected a reward for each of {n_asked} decisions, got {y.shape}")
+    if are_at_most(y, LARGEST):
+        return y
+    if not np.isfinite(y).all():
+        first = int(np.flatnonzero(~np.isfinite(y))[0])
         raise DataError(
-            f"arms hold {largest:.3g}, at most {LARGEST:g} can be squared; scale them to about 1"
+            f"reward {first} is {y[first]}; leave out decisions whose reward is not known"
         )
+    raise DataError(
+        f"a reward is {np.abs(y).max():.3g} in size, at most {LARGEST:g} can be squared; "
+        "scale rewards to about 1"
+    )

@@ -58,7 +58,7 @@ class Histories:
 
     def reserve(self, tasks: Codes) -> None:
         """Make room for a row of each of the tasks, which are kept: adding cannot fail then."""
-        new = _in_order(tasks[self.slots[tasks] == NEW])
+        new = tasks[self.slots[tasks] == NEW]
         needed = self.used + len(tasks)
         if needed > self.most:
             self._give_up(self.most // 2)
@@ -66,17 +66,26 @@ class Histories:
         if needed > len(self._rows):
             self._resize(min(max(needed, len(self._rows) * 3 // 2), max(needed, self.most)))
         if len(new):
+            new = _in_order(new)
             self.slots[new] = len(self.tasks) + np.arange(len(new))
             self.tasks = np.concatenate([self.tasks, new])
             self.sizes = np.concatenate([self.sizes, np.zeros(len(new), np.int64)])
 
+    def make_room(self, rows: int) -> None:
+        """Take memory for so many rows more, if there is that much, so that adding is fast."""
+        capacity = min(self.used + rows, self.most)
+        if capacity > len(self._rows):
+            self._resize(capacity)
+
     def add(self, tasks: Codes, rows: Doubles) -> None:
         """Add rows, (m, width), of tasks that are kept."""
         self.reserve(tasks)
-        still = self.slots[tasks] >= 0  # some may have been given up to make room
-        slots, following = self.slots[tasks[still]], self.used + int(still.sum())
+        slots = self.slots[tasks]
+        if slots.min(initial=0) < 0:  # some were given up to make room
+            slots, rows = slots[slots >= 0], rows[slots >= 0]
+        following = self.used + len(slots)
         self._owners[self.used : following] = slots
-        self._rows[self.used : following] = rows[still]
+        self._rows[self.used : following] = rows
         np.add.at(self.sizes, slots, 1)
         self.used, self._starts = following, None
 
@@ -139,8 +148,9 @@ class Histories:
         self.set(self._owners[: self.used][staying], self._rows[: self.used][staying])
 
     def _resize(self, capacity: int) -> None:
-        owners, rows = np.zeros(capacity, np.int64), np.zeros((capacity, self.width))
+        owners, rows = np.empty(capacity, np.int64), np.empty((capacity, self.width))
         owners[: self.used], rows[: self.used] = self.flat
+        owners[self.used :], rows[self.used :] = 0, 0  # memory is slow when first written to
         self._owners, self._rows = owners, rows
 
     def set(self, owners: Codes, rows: Doubles) -> None:

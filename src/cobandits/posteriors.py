@@ -24,14 +24,15 @@ except ImportError:  # no compiler at installation
 else:
     COMPILED = True
 
-__all__ = ["COMPILED", "Posteriors"]
+__all__ = ["COMPILED", "LARGEST", "TOO_LARGE", "Posteriors"]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 _MOST_BYTES = 2**38  # 256 GiB
-_LARGEST = 1e150  # can still be squared
+LARGEST = 1e150  # can still be squared
+TOO_LARGE = "features or rewards are too large to square; scale them to about 1"
 
 
 class Posteriors:
@@ -65,8 +66,8 @@ class Posteriors:
                 np.einsum("md,md->m", rows, rows, dtype=np.float64).max(initial=0) / self.ridge,
                 np.abs(rewards).max(initial=0),
             )
-        if not largest <= _LARGEST:
-            raise DataError("features or rewards are too large to square; scale them to about 1")
+        if not largest <= LARGEST:
+            raise DataError(TOO_LARGE)
 
     def learn(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         """Learn rows, (m, d), and their rewards, (m,), one after the other; all or none."""
@@ -78,6 +79,45 @@ class Posteriors:
             return
         for group in _waves(tasks):
             self._learn_each(tasks[group], X[group], y[group])
+
+    def learn_along(
+        self, directions: Doubles, thetas: Doubles, noises: Doubles, tasks: Codes, F: Doubles
+    ) -> tuple[Doubles, Doubles]:
+        """Learn rows ``[x, y]``, (m, width + 1), of thetas that move in these directions alone.
+
+        What is learned are the weights of ``directions x``, with noise of variance ``noises``
+        of the task. One after the other.
+
+        Parameters
+        ----------
+        directions : (d, width)
+        thetas : (T, width)
+            What tasks predict ``y`` with; in place.
+        noises : (T,)
+
+        Returns
+        -------
+        squares, expected : (m,)
+            Squared errors before each row was learned, and what was expected of them.
+        """
+        squares, expected = np.empty(len(tasks)), np.empty(len(tasks))
+        if COMPILED:
+            _posterior.learn_heads(
+                *(self.roots, self.means, self.log_volumes, thetas, noises, directions),
+                *(tasks, F, squares, expected),
+            )
+            return squares, expected
+        for group in _waves(tasks):
+            some, rows = tasks[group], F[group]
+            errors = rows[:, -1] - np.einsum("md,md->m", rows[:, :-1], thetas[some])
+            Z = rows[:, :-1] @ directions.T / np.sqrt(noises[some])[:, None]
+            means, volumes = self.means[some], self.log_volumes[some]
+            targets = np.einsum("md,md->m", Z, means) + errors / np.sqrt(noises[some])
+            self._learn_each(some, Z, targets)
+            thetas[some] += (self.means[some] - means) @ directions
+            squares[group] = errors**2
+            expected[group] = noises[some] * np.exp(self.log_volumes[some] - volumes)
+        return squares, expected
 
     def settle(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         """Set posteriors to what rows, (m, n, d), and rewards, (m, n), say; forget all before.

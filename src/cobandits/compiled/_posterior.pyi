@@ -20,3 +20,30 @@ def spread(
     dim: int,
     /,
 ) -> None: ...
+def learn_heads(
+    roots: NDArray[Any],
+    means: NDArray[Any],
+    log_volumes: NDArray[Any],
+    thetas: NDArray[Any],
+    noises: NDArray[Any],
+    directions: NDArray[Any],
+    tasks: NDArray[Any],
+    rows: NDArray[Any],
+    squares: NDArray[Any],
+    expected: NDArray[Any],
+    /,
+) -> None: ...
+def greedy(
+    roots: NDArray[Any],
+    thetas: NDArray[Any],
+    noises: NDArray[Any],
+    directions: NDArray[Any],
+    counts: NDArray[Any],
+    tasks: NDArray[Any],
+    arms: NDArray[Any],
+    chosen: NDArray[Any],
+    known: float,
+    noise: float,
+    outside: float,
+    /,
+) -> int: ...

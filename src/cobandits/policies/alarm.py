@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,7 @@ _THRESHOLD = 40.0  # a false alarm every e^40 rewards, were errors Gaussian
 _MEMORY = 20  # rewards a task, that what is usual is the mean of
 _TASKS = 4  # that it takes to raise the alarm
 _ALONE = 1.01  # times its share of the threshold, that a task can count
+_TINY = float(np.finfo(float).tiny)
 _LEAST_CALIBRATION = 1e-6
 _LEAST_ROWS = 30  # before which nothing is usual
 
@@ -43,26 +46,31 @@ class Alarm:
 
         ``n_active`` is how many tasks have had rewards.
         """
-        now = np.stack([squares, squares / expected])  # (2, m)
         following = Alarm.__new__(Alarm)
         following._most, m = self._most, len(squares)
         following.evidence, following.gained = self.evidence, self.gained
+        ratios = squares / expected
         if self.rows >= _LEAST_ROWS:
-            most = _LARGEST * np.maximum(self.usual, np.finfo(float).tiny)[:, None]
-            ratios = _LARGEST * (np.minimum(now, most) / most).min(axis=0)
-            gains = 0.5 * (ratios * (1 - 1 / _RATIO) - np.log(_RATIO))
+            usual, usual_ratio = self.usual.tolist()
+            most, most_ratio = _LARGEST * max(usual, _TINY), _LARGEST * max(usual_ratio, _TINY)
+            limited, limited_ratios = np.minimum(squares, most), np.minimum(ratios, most_ratio)
+            larger = _LARGEST * np.minimum(limited / most, limited_ratios / most_ratio)
+            gains = 0.5 * (larger * (1 - 1 / _RATIO) - math.log(_RATIO))
             following._weigh(tasks, gains, _ALONE * _THRESHOLD / min(_TASKS, max(1, n_active)))
-            now = np.where(self.usual[:, None] > 0, np.minimum(now, most), now)
+            squares = limited if usual > 0 else squares
+            ratios = limited_ratios if usual_ratio > 0 else ratios
         weight = m / (min(self.rows, self._most) + m)
-        following.usual = self.usual + weight * (now.mean(axis=1) - self.usual)
+        now = np.array([squares.sum(), ratios.sum()]) / m
+        following.usual = self.usual + weight * (now - self.usual)
         following.rows = self.rows + m
         return following
 
     def _weigh(self, tasks: Codes, gains: Doubles, most: float) -> None:
         """Add gains to the evidence, for it at most so much of each task."""
-        self.evidence += float(gains[gains < 0].sum())
+        self.evidence += float(np.minimum(gains, 0).sum())
         self.gained = dict(self.gained)
-        for task, gain in zip(tasks[gains > 0].tolist(), gains[gains > 0].tolist(), strict=True):
+        up = np.flatnonzero(gains > 0)
+        for task, gain in zip(tasks[up].tolist(), gains[up].tolist(), strict=True):
             before = self.gained.get(task, 0.0)
             self.gained[task] = min(most, before + gain)
             self.evidence += self.gained[task] - before

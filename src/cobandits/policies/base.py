@@ -9,8 +9,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cobandits.decisions import LARGEST, Decisions, Round, check_arms, check_tasks
-from cobandits.errors import ConfigurationError, DataError
+from cobandits.decisions import (
+    Decisions,
+    Round,
+    check_arms,
+    check_rewards,
+    check_shape,
+    check_tasks,
+    check_values,
+)
+from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
 from cobandits.policies.choice import draw
 from cobandits.schedules import Schedule
@@ -60,23 +68,14 @@ class Policy(ABC):
     def learn(
         self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
     ) -> None:
-        """Learn from the rewards, (m,), of decisions; from all of them or, on an error, none."""
+        """Learn from the rewards, (m,), of decisions; from all of them or, on an error, none.
+
+        Of the arms, (m, K, d), only the chosen ones are looked at.
+        """
         asked = check_tasks(tasks, self.n_tasks)
-        phi = check_arms(arms, len(asked), self.dim)
-        y = np.asarray(rewards, np.float64)
-        if y.shape != asked.shape:
-            raise DataError(f"expected a reward for each of {len(asked)} decisions, got {y.shape}")
-        if not np.isfinite(y).all():
-            first = int(np.flatnonzero(~np.isfinite(y))[0])
-            raise DataError(
-                f"reward {first} is {y[first]}; leave out decisions whose reward is not known"
-            )
-        if (largest := np.abs(y).max(initial=0)) > LARGEST:
-            raise DataError(
-                f"a reward is {largest:.3g} in size, at most {LARGEST:g} can be squared; "
-                "scale rewards to about 1"
-            )
-        self._learn_rows(asked, decisions.features(phi), y)
+        rows = decisions.features(check_shape(arms, len(asked), self.dim))
+        check_values(rows)
+        self._learn_rows(asked, rows, check_rewards(rewards, len(asked)))
 
     def _choose(
         self, tasks: Codes, arms: Floats, rng: np.random.Generator

@@ -153,7 +153,7 @@ def explain_all(heads: Heads | None, counts: Codes) -> Explanations:
         rewards=counts.copy(),
         rank=heads.prior.rank,
         spectrum=spectrum.copy(),
-        weights=heads.posteriors.means[:, : -_AXES - 1 : -1] * np.sqrt(spectrum[:_AXES]),
+        weights=_weights(heads, everyone)[:, : -_AXES - 1 : -1],
         shared=_shares(heads, everyone),
         uncertainty=_uncertainty(heads, everyone),
         uncertainty_before=_uncertainty_before(heads),
@@ -169,14 +169,20 @@ def _learned(heads: Heads | None) -> Heads:
     return heads
 
 
+def _weights(heads: Heads, tasks: Codes) -> Doubles:
+    """Return the weights of some thetas in the prior's directions, (m, p), the widest last."""
+    thetas = heads.thetas[tasks]
+    thetas[:, -1] -= heads.prior.offset
+    return np.asarray(thetas @ heads.prior.to_directions.T)
+
+
 def _shares(heads: Heads, tasks: Codes) -> Doubles:
     """Return the share of each prediction's variance that is shared, (m,)."""
-    q = heads.posteriors.dim
-    G, own = _covariance(heads), q - min(heads.prior.rank, q)  # the shared directions come last
-    means = heads.posteriors.means[tasks]
-    shared = _squares(means[:, own:], G[own:, own:])
-    total = shared + _squares(means[:, :own], G[:own, :own])
-    variances = np.diag(G)  # that are expected of weights of which nothing is known
+    G, weights = _covariance(heads), _weights(heads, tasks)
+    own = len(G) - heads.prior.rank  # the shared directions come last
+    shared = _squares(weights[:, own:], G[own:, own:])
+    total = shared + _squares(weights[:, :own], G[:own, :own])
+    variances = heads.prior.spectrum[::-1] * np.diag(G)  # expected where nothing is known
     expected = variances[own:].sum() / (variances.sum() or 1.0)
     shares: Doubles = np.full(len(tasks), expected)
     return np.divide(shared, total, out=shares, where=total > 0)
@@ -184,12 +190,14 @@ def _shares(heads: Heads, tasks: Codes) -> Doubles:
 
 def _nearest(heads: Heads, counts: Codes, task: int) -> tuple[Neighbour, ...]:
     """Return the tasks whose predictions are most alike."""
-    G, means = _covariance(heads), heads.posteriors.means
     others = np.flatnonzero(counts > 0)
     others = others[others != task]
-    lengths = np.sqrt(_squares(means[others], G) * _squares(means[[task]], G))
-    others, lengths = others[lengths > 0], lengths[lengths > 0]
-    likeness = np.clip(means[others] @ (G @ means[task]) / lengths, -1, 1)
+    G, weights = _covariance(heads), _weights(heads, np.append(others, task))
+    squares = _squares(weights, G)
+    lengths = np.sqrt(squares[:-1] * squares[-1])
+    along = weights[:-1] @ (G @ weights[-1])
+    others, along, lengths = others[lengths > 0], along[lengths > 0], lengths[lengths > 0]
+    likeness = np.clip(along / lengths, -1, 1)
     nearest = np.argsort(-likeness, kind="stable")[:_NEAREST]
     return tuple(Neighbour(int(others[i]), float(likeness[i])) for i in nearest)
 
@@ -198,7 +206,7 @@ def _uncertainty(heads: Heads, tasks: Codes) -> Doubles:
     """Return the standard deviations of a typical arm's expected reward, (m,)."""
     q, prior = heads.posteriors.dim, heads.prior
     M = _second_moment(heads)
-    variances = np.full(len(tasks), prior.outside(q))
+    variances = heads.noises[tasks] - prior.noise  # outside of the posteriors' directions
     for block in blocks(len(tasks), 8 * q * q):
         S = heads.posteriors.unpacked(tasks[block])  # (b, q, q), S S' is the covariance
         variances[block] += np.einsum("bij,bij->b", S, M @ S)
@@ -218,9 +226,9 @@ def _second_moment(heads: Heads) -> Doubles:
 
 
 def _covariance(heads: Heads) -> Doubles:
-    """Return that of a typical arm in the coordinates of the posteriors, (q, q)."""
-    L = heads.prior.whitening(heads.posteriors.dim)
-    return np.asarray(L.T @ _centred(heads.prior) @ L)
+    """Return that of a typical arm in the prior's directions, (p, p)."""
+    vectors = heads.prior.vectors
+    return np.asarray(vectors.T @ _centred(heads.prior) @ vectors)
 
 
 def _centred(prior: Prior) -> Doubles:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -29,16 +30,18 @@ Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Explore = Literal["needed", "always", "never"]
+Unsettled = tuple[Codes, Doubles, Doubles, Doubles]  # tasks, rows, squared errors, expected ones
 
 _EXPLORES = ("needed", "always", "never")
 _GROWTH = 1.25  # of the rewards, after which the prior is learned again
-_KNOWN = 3.0  # times the directions over the rewards: what is left unknown by diverse rewards
+_KNOWN = 6  # times the directions over the rewards: what is left unknown by diverse rewards
+_UNSETTLED = 64  # rewards that only heads have learned, at most, and no more than there are tasks
 
 
 class Shared(Policy):
     """A prior for all tasks that is learned from all of them, and a posterior for each task.
 
-    A task's posterior is updated after every reward. The prior is learned again from all rewards
+    A task's theta is updated after every reward. The prior is learned again from all rewards
     so far whenever they have grown by a quarter: no rank, ridge or horizon is needed.
     Where tasks have nothing in common, the prior has no preferred direction, and each task is
     a ridge regression of its own; how far to go either way is decided by the errors in predicting
@@ -91,7 +94,8 @@ class Shared(Policy):
         self._heads: Heads | None = None
         self._counts: Codes = np.zeros(self.n_tasks, np.int64)
         self._lowest, self._highest = np.inf, -np.inf  # reward
-        self._active = 0  # tasks with rewards
+        self._unsettled: list[Unsettled] = []
+        self._n_unsettled = 0  # rewards
         self._seen = 0  # rewards since all was forgotten
         self._due = 1  # rewards at which the prior is learned again
         self.estimate = None
@@ -125,28 +129,33 @@ class Shared(Policy):
     def _choose(
         self, tasks: Codes, arms: Floats, rng: np.random.Generator
     ) -> tuple[Codes, Floats | Callable[[], Floats]]:
-        if self.explore == "never" or self._heads is None:
+        heads, m, K = self._heads, len(tasks), arms.shape[1]
+        if heads is None or self.explore == "never":
             return draw(self._probabilities(tasks, arms), rng)
-        m, K, _ = arms.shape
-        values, factors = self._beliefs(self._heads, tasks, arms)
-        z = rng.standard_normal((m, factors.shape[2]))
-        chosen = (values + np.einsum("mkq,mq->mk", factors, z)).argmax(axis=1)
+        if self.explore == "always" or self._lowest == self._highest:
+            best, others = np.full(m, -1), m > 0
+        else:
+            best, others = heads.greedy(tasks, arms, self._counts, _known(heads))
+        chosen, beliefs = best, None
+        if others:
+            sampled = best < 0
+            values, factors = beliefs = self._beliefs(heads, tasks[sampled], arms[sampled])
+            z = rng.standard_normal((len(values), factors.shape[2]))
+            chosen = best.copy()
+            chosen[sampled] = (values + np.einsum("mkq,mq->mk", factors, z)).argmax(axis=1)
         if self.floor:
             chosen = np.where(rng.random(m) < self.floor, rng.integers(K, size=m), chosen)
-        return chosen, lambda: self._floored(winning(values, factors, chosen), K)
+        return chosen, partial(_chances, best, beliefs, chosen, self.floor, K)
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
         m, K, _ = arms.shape
         if self._heads is None:
             return np.full((m, K), 1 / K)
         if self.explore == "never":
-            return self._floored(greedy(self._heads.values(tasks, arms)), K)
+            return _floored(greedy(self._heads.values(tasks, arms)), self.floor, K)
         values, factors = self._beliefs(self._heads, tasks, arms)
         shares = np.stack([winning(values, factors, np.full(m, k)) for k in range(K)], axis=1)
-        return self._floored(shares / shares.sum(axis=1, keepdims=True), K)
-
-    def _floored(self, probabilities: Floats, n_arms: int) -> Floats:
-        return (1 - self.floor) * probabilities + self.floor / n_arms
+        return _floored(shares / shares.sum(axis=1, keepdims=True), self.floor, K)
 
     def _beliefs(self, heads: Heads, tasks: Codes, arms: Floats) -> tuple[Doubles, Doubles]:
         """Return the values of the arms, (m, K), and a root of the covariance to sample with."""
@@ -164,9 +173,9 @@ class Shared(Policy):
         if self._lowest == self._highest:  # nobody knows yet what could be gained
             return np.full(values.shape, sure)
         variances = np.maximum(np.einsum("mkq,mkq->mk", factors, factors), np.finfo(float).tiny)
-        known = np.where(n > 0, _KNOWN * factors.shape[2] / np.maximum(n, 1), 0) * before
+        known = np.where(n > 0, _known(heads) / np.maximum(n, 1), 0) * before
         best = values.max(axis=1, keepdims=True)
-        most = np.maximum(best, self._highest - heads.prior.offset)
+        most = np.maximum(best, self._highest - heads.thetas[tasks, -1:])
         std = np.sqrt(sure * variances)
         gains = _gain(values, std, best) - _gain(values, std, most)
         worth = (n == 0) | (n * gains > best - values)
@@ -175,52 +184,76 @@ class Shared(Policy):
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         if not len(tasks):
             return
-        F = np.column_stack([rows, np.ones(len(rows)), rewards]).astype(np.float64, copy=False)
-        if self._heads is None:
-            self._take(tasks, F)
+        F = _with_intercept(rows, rewards)
+        if self._heads is None or self._seen + len(tasks) >= self._due:
+            self._learn_all(tasks, F)
         else:
-            self._compare_and_take(self._heads, tasks, F)
-        self._active += len(np.unique(tasks[self._counts[tasks] == 0]))
-        np.add.at(self._counts, tasks, 1)
-        self._lowest = min(self._lowest, float(rewards.min()))
-        self._highest = max(self._highest, float(rewards.max()))
-        self._seen += len(tasks)
+            self._heads.check(F)
+            if self._n_unsettled >= min(_UNSETTLED, max(8, self.n_tasks)):
+                self._settle()
+            self._unsettled.append((tasks.copy(), F, *self._heads.learn(tasks, F)))
+            self._n_unsettled += len(tasks)
+            self._count(tasks, rewards)
         self.rewards += len(tasks)
 
-    def _compare_and_take(self, heads: Heads, tasks: Codes, F: Doubles) -> None:
-        """Learn rows after they were compared with what was expected of them."""
-        squares, variances = heads.foresee(tasks, F)
-        expected = variances + heads.noise
-        alarm = self._alarm.after(tasks, squares, expected, n_active=self._active)
+    def _count(self, tasks: Codes, rewards: Floats) -> None:
+        np.add.at(self._counts, tasks, 1)
+        numbers = rewards.tolist()
+        self._lowest = min(self._lowest, *numbers)
+        self._highest = max(self._highest, *numbers)
+        self._seen += len(numbers)
+
+    @property
+    def _n_active(self) -> int:
+        """Tasks that have had rewards."""
+        return int(np.count_nonzero(self._counts))
+
+    def _settle(self) -> None:
+        """Compare the rows that so far only heads have learned, and keep them; all or nothing.
+
+        For one reward this takes far longer than learning it, so it is done for many at once.
+        """
+        tasks, F, squares, expected = _joined(self._unsettled)
+        alarm = self._alarm.after(tasks, squares, expected, n_active=self._n_active)
         if alarm.raised:
             self._start_over(tasks, F)
             return
-        self._take(tasks, F)
-        self._alarm = alarm
-
-    def _take(self, tasks: Codes, F: Doubles) -> None:
-        """Learn rows: the heads alone, or now and then the prior too; all or nothing."""
-        seen = self._seen + len(tasks)
         errors = self._contest.errors_with(self._histories.slots[tasks], F)
-        if self._heads is None or seen >= self._due:
-            self._refit(tasks, F, errors)
-            self._due = int(np.ceil(seen * _GROWTH))
-            return
-        self._heads.check(F)
         kept = self._histories.kept(tasks)
-        self._histories.reserve(tasks[kept])  # what may fail comes first
-        self._heads.learn(tasks, F)
-        self._histories.add(tasks[kept], F[kept])
+        self._histories.add(*((tasks, F) if kept.all() else (tasks[kept], F[kept])))
         self._histories.give_up(tasks[~kept])
-        self._contest.errors = errors
+        self._contest.errors, self._alarm = errors, alarm
+        self._unsettled, self._n_unsettled = [], 0
 
-    def _refit(self, tasks: Codes, F: Doubles, errors: Doubles) -> None:
-        """Learn the prior from all rows and these, and every task's posterior under it."""
+    def _learn_all(self, tasks: Codes, F: Doubles) -> None:
+        """Learn the prior and all posteriors from all rows and these new ones; all or nothing."""
+        alarm, new = self._alarm, len(tasks)
+        if self._heads is not None:
+            last = (tasks, F, *self._heads.foresee(tasks, F))
+            tasks, F, squares, expected = _joined([*self._unsettled, last])
+            alarm = alarm.after(tasks, squares, expected, n_active=self._n_active)
+        if alarm.raised:
+            self._start_over(tasks, F)
+            return
+        errors = self._contest.errors_with(self._histories.slots[tasks], F)
+        seen = self._seen + new
+        due = int(np.ceil(seen * _GROWTH))
+        self._refit(tasks, F, errors, new=new, room=due - seen)
+        self._alarm, self._due = alarm, due
+        self._unsettled, self._n_unsettled = [], 0
+        self._count(tasks[-new:], F[-new:, -1])
+
+    def _refit(self, tasks: Codes, F: Doubles, errors: Doubles, *, new: int, room: int) -> None:
+        """Learn the prior from all rows and these, and every task's posterior under it.
+
+        The last ``new`` of the rows are not known to the heads yet; ``room`` is how many rewards
+        will come before the next time.
+        """
         histories = copy.deepcopy(self._histories)
         kept = histories.kept(tasks)
         histories.add(tasks[kept], F[kept])
         histories.give_up(tasks[~kept])
-        kept = histories.slots[tasks] >= 0  # some may have been given up
+        unkept = np.flatnonzero(histories.slots[tasks[-new:]] < 0) - new  # some may be given up
         histories.compress(2 * histories.width)
         settings = self._contest.winner(errors)
         try:
@@ -232,33 +265,70 @@ class Shared(Policy):
                 f"features or rewards differ too much in size to be learned from ({error}); "
                 "scale them to about 1"
             ) from error
-        heads.learn(tasks[~kept], F[~kept])
+        heads.learn(tasks[unkept], F[unkept])
         estimate = _estimated(heads)
+        histories.make_room(room)
         self._histories, self._contest, self._heads = histories, contest, heads
         self.estimate = estimate
 
     def _start_over(self, tasks: Codes, F: Doubles) -> None:
         """Forget all but these rows; all or nothing."""
-        before = dict(self.__dict__)
+        before, settled = dict(self.__dict__), self.rewards - self._n_unsettled
         try:
             self._forget()
-            self._take(tasks, F)
+            self._learn_all(tasks, F)
         except BaseException:
             self.__dict__.update(before)
             raise
-        self.changes = (*self.changes, self.rewards)
+        self.changes = (*self.changes, settled)
         logging.getLogger("cobandits").warning(
-            "after %d rewards the tasks are no longer what they were: starting over", self.rewards
+            "after %d rewards the tasks are no longer what they were: starting over", settled
         )
+
+
+def _known(heads: Heads) -> int:
+    """Return what, over a task's rewards, is the share that they would leave unknown of any arm."""
+    return _KNOWN * heads.prior.coordinates.dim
+
+
+def _with_intercept(rows: Floats, rewards: Floats) -> Doubles:
+    """Return rows ``[phi, 1, y]``, (m, d + 2)."""
+    F = np.empty((len(rows), rows.shape[1] + 2))
+    F[:, :-2], F[:, -2], F[:, -1] = rows, 1, rewards
+    return F
+
+
+def _joined(parts: list[Unsettled]) -> Unsettled:
+    """Return parts that followed each other as one."""
+    if len(parts) == 1:
+        return parts[0]
+    tasks, F, squares, expected = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return tasks, F, squares, expected
+
+
+def _floored(probabilities: Floats, floor: float, n_arms: int) -> Floats:
+    return (1 - floor) * probabilities + floor / n_arms
+
+
+def _chances(
+    best: Codes, beliefs: tuple[Doubles, Doubles] | None, chosen: Codes, floor: float, n_arms: int
+) -> Floats:
+    """Return the probabilities of chosen arms, (m,): the best one, or -1 where it is sampled."""
+    chances = (chosen == best).astype(np.float64)
+    if beliefs is not None:
+        sampled = best < 0
+        chances[sampled] = winning(*beliefs, chosen[sampled])
+    return _floored(chances, floor, n_arms)
 
 
 def _estimated(heads: Heads) -> Estimate:
     """Return the thetas of all tasks, without the intercept; the widest directions come first."""
-    basis, triangle = np.linalg.qr(heads.root[:-1, ::-1])
+    thetas, dim = heads.thetas[:, :-1], heads.prior.coordinates.dim
+    basis, _ = np.linalg.qr(heads.prior.root(dim)[:-1, ::-1])
     return Estimate(
         basis=basis,
-        weights=triangle @ heads.posteriors.means[:, ::-1].T,
-        labels=tuple(range(len(heads.posteriors.means))),
+        weights=basis.T @ thetas.T,
+        labels=tuple(range(len(thetas))),
         status=Status(outcome="converged", message="prior learned", iterations=1),
     )
 

@@ -20,7 +20,7 @@ from cobandits.estimate import Estimate, Status
 from cobandits.histories import GIVEN_UP, NEW, Histories
 from cobandits.policies.alarm import Alarm
 from cobandits.policies.heads import Heads
-from cobandits.priors import Contest, Coordinates, Prior, Settings
+from cobandits.priors import Contest, Coordinates, Prior, Settings, different_rivals
 
 if TYPE_CHECKING:
     from cobandits.policies.shared import Shared
@@ -31,9 +31,11 @@ Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Shape = tuple[int | None, ...]  # None for any length
 
+_UNSETTLED = ("new_tasks", "new_rows", "new_squares", "new_expected")
+
 _FILE = Archive(
     holds="shared-policy",
-    version=1,
+    version=2,
     advice="load another copy, or let a new policy relearn its log",
 )
 
@@ -64,13 +66,13 @@ def save(policy: Shared, path: str | Path) -> None:
         "rivals": policy._contest.thetas,
         "rival_places": policy._contest.places,
         **_history_arrays(policy._histories),
+        **_unsettled_arrays(policy),
     }
     if policy._heads is not None and policy.estimate is not None:
         prior, sharing = policy._heads.prior, policy._contest.prior
         assert sharing is not None
         header["prior"] = {"offset": prior.offset, "noise": prior.noise}
         header["sharing"] = {"offset": sharing.offset, "noise": sharing.noise}
-        header["noise"] = policy._heads.noise
         header["lowest"], header["highest"] = policy._lowest, policy._highest
         header["status"] = vars(policy.estimate.status)
         arrays |= {"sharing": sharing.covariance, **_heads_arrays(policy._heads)}
@@ -95,12 +97,21 @@ def _history_arrays(histories: Histories) -> Arrays:
     }
 
 
+def _unsettled_arrays(policy: Shared) -> Arrays:
+    """Return what only heads have learned so far."""
+    nothing = np.zeros(0, np.int64), np.zeros((0, policy.dim + 2)), np.zeros(0), np.zeros(0)
+    parts = zip(nothing, *policy._unsettled, strict=True)
+    return dict(zip(_UNSETTLED, (np.concatenate(part) for part in parts), strict=True))
+
+
 def _heads_arrays(heads: Heads) -> Arrays:
     return {
         "coordinates": heads.prior.coordinates.matrix,
         "covariance": heads.prior.covariance,
         "spread": heads.prior.spread,
-        "root": heads.root,
+        "directions": heads.directions,
+        "thetas": heads.thetas,
+        "noises": heads.noises,
         "means": heads.posteriors.means,
         "roots": heads.posteriors.roots,
         "log_volumes": heads.posteriors.log_volumes,
@@ -115,7 +126,7 @@ def _made(kind: type[Shared], header: Header, arrays: Arrays) -> Shared:
     policy.rewards = _count(header, "rewards")
     policy.changes = tuple(int(change) for change in header["changes"])
     policy._seen, policy._due = _count(header, "seen"), _count(header, "due")
-    policy._counts, policy._active = counts, int(np.count_nonzero(counts))
+    policy._counts = counts
     if counts.sum() != policy._seen:
         raise _refused(f"counts of {counts.sum()} rewards, expected {policy._seen}")
     policy._alarm = _alarm(header["alarm"], arrays, policy.n_tasks)
@@ -128,7 +139,24 @@ def _made(kind: type[Shared], header: Header, arrays: Arrays) -> Shared:
         _add_rivals(policy._contest, arrays, policy._histories)
         policy._contest.prior = _sharing(header["sharing"], arrays, policy._heads.prior)
         policy.estimate = _estimate(header["status"], arrays, policy.n_tasks, policy.dim)
+        _add_unsettled(policy, arrays)
     return policy
+
+
+def _add_unsettled(policy: Shared, arrays: Arrays) -> None:
+    tasks = _codes(arrays, "new_tasks", (None,))
+    if tasks.max(initial=0) >= policy.n_tasks:
+        raise _refused(f"new_tasks up to {tasks.max()} of {policy.n_tasks}")
+    rows = _doubles(arrays, "new_rows", (len(tasks), policy.dim + 2))
+    squares, expected = (_doubles(arrays, name, tasks.shape) for name in _UNSETTLED[2:])
+    if squares.min(initial=0) < 0:
+        raise _refused(f"{squares.min()} in new_squares, the least is 0")
+    if expected.min(initial=1) <= 0:
+        raise _refused(f"{expected.min()} in new_expected, which are above 0")
+    if (np.bincount(tasks, minlength=policy.n_tasks) > policy._counts).any():
+        raise _refused("new_tasks with more rows than rewards")
+    if len(tasks):
+        policy._unsettled, policy._n_unsettled = [(tasks, rows, squares, expected)], len(tasks)
 
 
 def _alarm(numbers: Header, arrays: Arrays, n_tasks: int) -> Alarm:
@@ -185,7 +213,8 @@ def _contest(settings: Header, arrays: Arrays) -> Contest:
 
 def _add_rivals(contest: Contest, arrays: Arrays, histories: Histories) -> None:
     """Give the contest the thetas that compete, each of which belongs to a slot."""
-    thetas = _doubles(arrays, "rivals", (None, len(contest.errors), histories.width - 1))
+    rivals = len(different_rivals(contest.settings))
+    thetas = _doubles(arrays, "rivals", (None, rivals, histories.width - 1))
     places = _codes(arrays, "rival_places", (None,), least=-1)
     if not np.array_equal(np.sort(places[places >= 0]), np.arange(len(thetas))):
         raise _refused(f"rival_places that are not those of {len(thetas)} rivals")
@@ -214,9 +243,15 @@ def _heads(header: Header, arrays: Arrays, n_tasks: int, dim: int) -> Heads:
         noise=_variance(header["prior"], "noise"),
         spread=_doubles(arrays, "spread", square),
     )
-    heads = Heads(n_tasks=n_tasks, prior=prior)
-    heads.noise = _variance(header, "noise")
-    heads.root = _doubles(arrays, "root", heads.root.shape)
+    directions = _doubles(arrays, "directions", (None, dim + 1))
+    if not 0 < len(directions) <= prior.coordinates.dim:
+        raise _refused(f"{len(directions)} directions, there are {prior.coordinates.dim}")
+    heads = Heads(n_tasks=n_tasks, prior=prior, directions=len(directions))
+    heads.directions = directions
+    heads.thetas = _doubles(arrays, "thetas", heads.thetas.shape)
+    heads.noises = _doubles(arrays, "noises", heads.noises.shape)
+    if heads.noises.min() <= 0:
+        raise _refused(f"{heads.noises.min()} in noises, which are above 0")
     posteriors = heads.posteriors
     posteriors.means = _doubles(arrays, "means", posteriors.means.shape)
     posteriors.roots = _doubles(arrays, "roots", posteriors.roots.shape)

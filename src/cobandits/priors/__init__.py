@@ -8,8 +8,16 @@ regression of its own with the ridge that suits the data. What is between the tw
 :class:`Settings`, and those by rewards that were not learned from yet: :class:`Contest`.
 """
 
-from cobandits.priors.contest import Contest
+from cobandits.priors.contest import Contest, different_rivals
 from cobandits.priors.learning import Settings, blocks, improved
 from cobandits.priors.prior import Coordinates, Prior
 
-__all__ = ["Contest", "Coordinates", "Prior", "Settings", "blocks", "improved"]
+__all__ = [
+    "Contest",
+    "Coordinates",
+    "Prior",
+    "Settings",
+    "blocks",
+    "different_rivals",
+    "improved",
+]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,8 +17,9 @@ from cobandits.priors.learning import (
     taken,
 )
 from cobandits.priors.prior import Prior
+from cobandits.requests import add_errors
 
-__all__ = ["Contest"]
+__all__ = ["Contest", "different_rivals"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -39,7 +42,7 @@ class Contest:
         self.prior: Prior | None = None  # the one that shares most
         self.errors: Doubles = np.zeros(_CUTS[1] + len(OFFSET))  # sums of squares
         self.places: Codes = np.zeros(0, np.int64)  # of slots among the thetas, -1 for none
-        self.thetas: Doubles = np.zeros((0, 0, 0))  # (place, rival, d + 1)
+        self.thetas: Doubles = np.zeros((0, 0, 0))  # (place, different rival, d + 1)
 
     def errors_with(self, slots: Codes, rows: Doubles) -> Doubles:
         """Return the errors with those of new rows ``[phi, 1, y]``, (m, d + 2)."""
@@ -47,9 +50,9 @@ class Contest:
             return self.errors
         known = (slots >= 0) & (slots < len(self.places))
         places = np.where(known, self.places[np.where(known, slots, 0)], -1)
-        there = places >= 0
-        predicted = np.einsum("md,mcd->mc", rows[there, :-1], self.thetas[places[there]])
-        return np.asarray(self.errors + ((rows[there, -1:] - predicted) ** 2).sum(axis=0))
+        errors = np.zeros(self.thetas.shape[1])
+        add_errors(errors, self.thetas, places, rows)
+        return self.errors + errors[_numbers(self.settings)]
 
     def winner(self, errors: Doubles) -> Settings:
         """Return the settings with the least errors so far."""
@@ -71,13 +74,20 @@ class Contest:
         slots = np.concatenate([block.slots for block in learned.blocks])
         following.places = np.full(slots.max() + 1, -1)
         following.places[slots] = np.arange(len(slots))
-        by_rival: dict[Settings, Doubles] = {}
-        rivals = _rivals(settings)
-        for rival in rivals:
-            if rival not in by_rival:
-                by_rival[rival] = _thetas(learned, rival)
-        following.thetas = np.stack([by_rival[rival] for rival in rivals], axis=1)
+        thetas = [_thetas(learned, rival) for rival in different_rivals(settings)]
+        following.thetas = np.stack(thetas, axis=1)
         return following
+
+
+def different_rivals(settings: Settings) -> list[Settings]:
+    """Return the rivals that differ: the settings in use are there thrice."""
+    return list(dict.fromkeys(_rivals(settings)))
+
+
+@functools.cache
+def _numbers(settings: Settings) -> Codes:
+    """Return the number of each rival among the different ones."""
+    return np.array([different_rivals(settings).index(rival) for rival in _rivals(settings)])
 
 
 def _rivals(settings: Settings) -> list[Settings]:

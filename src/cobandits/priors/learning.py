@@ -142,7 +142,7 @@ def taken(prior: Prior, suggestion: Suggestion, settings: Settings) -> Prior:
     second, T, nu = suggestion.second, suggestion.n_tasks, settings.isotropic
     p = len(second)
     isotropic = np.trace(second) / p * np.eye(p)
-    covariance = (T * second + nu * isotropic) / (T + nu)
+    covariance = (T / 2 * (second + second.T) + nu * isotropic) / (T + nu)  # rounding is not even
     least = max(settings.least_noise, _TINY_NOISE) * suggestion.variance
     least = max(least, _RESOLVED * float(np.trace(covariance)))
     return replace(

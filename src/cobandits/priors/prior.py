@@ -108,6 +108,16 @@ class Prior:
         narrow = self._directions[0][len(self.covariance) // 4]
         return int((self.spectrum > _DISTINCT * narrow).sum())
 
+    @property
+    def vectors(self) -> Doubles:
+        """The prior's directions in the coordinates, (p, p), the widest last."""
+        return self._directions[1]
+
+    @cached_property
+    def to_directions(self) -> Doubles:
+        """What turns a theta without its offset into weights of the directions, (p, d + 1)."""
+        return np.asarray(self.vectors.T @ np.linalg.pinv(self.coordinates.matrix))
+
     def whitening(self, directions: int) -> Doubles:
         """Return ``L``, (p, q), with theta ``L omega`` in the coordinates, the widest last."""
         values, vectors = self._directions
