@@ -42,7 +42,7 @@ from benchmarks.peers.found import SHARED, Found
 from benchmarks.peers.install import Install
 from benchmarks.peers.play import Play, TooSlowError, Trial
 from benchmarks.peers.runs import FailedError, MissingError, Runner
-from benchmarks.peers.speed import Size, Speed, measure
+from benchmarks.peers.speed import Size, Speed, _means, measure
 from benchmarks.peers.tuning import Run
 from benchmarks.peers.workloads import Workload, quick, workloads
 from cobandits.environments import Synthetic
@@ -325,6 +325,12 @@ def test_the_best_parameters_are_chosen_on_another_trial(
 
 
 # ---- speed, the first decision, and lines of code
+
+
+def test_what_is_done_once_in_a_stretch_counts_and_what_is_left_over_does_not() -> None:
+    calls = [(1.0, 2.0), (3.0, 2.0), (1.0, 2.0), (3.0, 8.0), (9.0, 9.0)]
+    assert [part.tolist() for part in _means(calls, 2)] == [[2.0, 2.0], [2.0, 5.0]]
+    assert [part.tolist() for part in _means(calls[:2], 4)] == [[2.0, 2.0]]
 
 
 def test_speed_is_of_one_request_and_of_a_batch() -> None:
