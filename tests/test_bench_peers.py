@@ -193,6 +193,7 @@ def test_workloads_are_as_announced() -> None:
     shorter = every["noise"].for_tuning(shares=True)
     assert (shorter.rounds, shorter.made().n_tasks) == (100, 25)
     assert every["noise"].for_tuning(shares=False).made().n_tasks == 10
+    assert every["T100-r8"].for_tuning(shares=True).made().n_tasks == 25
     assert TINY.for_tuning(shares=False).made().n_tasks == 6
     assert set(quick()) < set(every)
     assert {every[name].name for name in every} >= {found.WHOLE, *found.LARGE}

@@ -76,5 +76,45 @@ def test_equal_arms_do_not_disturb_the_others() -> None:
     assert share == pytest.approx(0.5, abs=0.01)
 
 
+@pytest.mark.parametrize("K", [2, 3, 5, 7])
+def test_what_is_independent_between_arms_is_as_factors_of_their_own(K: int) -> None:
+    """``own`` is the diagonal of K more factors."""
+    rng = np.random.default_rng(K)
+    values, factors = rng.standard_normal((25, K)), rng.standard_normal((25, K, 3))
+    own = rng.uniform(0, 2, (25, K))
+    own[:5] = 0
+    wide = np.concatenate([factors, own[:, :, None] * np.eye(K)], axis=2)
+    for k in range(K):
+        asked = np.full(25, k)
+        found, told = winning(values, factors, asked, own), winning(values, wide, asked)
+        np.testing.assert_allclose(found, told, rtol=1e-9, atol=1e-12)
+    alone = winning(values, factors, np.zeros(25, int))
+    np.testing.assert_allclose(winning(values, factors, np.zeros(25, int), own)[:5], alone[:5])
+
+
+@pytest.mark.parametrize("K", [2, 4, 6])
+def test_what_is_independent_between_arms_wins_as_often_as_in_draws(K: int) -> None:
+    """200,000 draws: within 4.5 standard errors and 1 % of the integration."""
+    rng, n = np.random.default_rng(K), 200_000
+    values, factors = np.linspace(0, 0.6, K)[None], 0.2 * rng.standard_normal((1, K, 2))
+    own = rng.uniform(0.2, 1.5, (1, K))
+    drawn = values + rng.standard_normal((n, 2)) @ factors[0].T + own * rng.standard_normal((n, K))
+    shares = np.bincount(drawn.argmax(axis=1), minlength=K) / n
+    without = [winning(values, factors, np.array([k]))[0] for k in range(K)]
+    assert np.abs(np.array(without) - shares).max() > 0.03  # what is independent matters
+    for k in range(K):
+        found = winning(values, factors, np.array([k]), own)[0]
+        error = 4.5 * np.sqrt(shares[k] * (1 - shares[k]) / n)
+        assert found == pytest.approx(shares[k], abs=error + 0.01 * shares[k])
+
+
+def test_with_nothing_in_common_two_arms_are_exact() -> None:
+    rng = np.random.default_rng(0)
+    values, own = rng.standard_normal((20, 2)), rng.uniform(0.1, 2, (20, 2))
+    found = winning(values, np.zeros((20, 2, 1)), np.zeros(20, int), own)
+    gap = values[:, 0] - values[:, 1]
+    np.testing.assert_allclose(found, ndtr(gap / np.sqrt((own**2).sum(axis=1))))
+
+
 def test_one_arm_is_certain() -> None:
     assert winning(np.zeros((2, 1)), np.ones((2, 1, 3)), np.zeros(2, int)).tolist() == [1, 1]

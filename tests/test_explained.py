@@ -158,7 +158,8 @@ def test_a_theta_is_explained_whole_though_it_moves_in_few_directions() -> None:
     arms = typical @ np.linalg.cholesky(prior.spread).T  # in the coordinates
     values, vectors = np.linalg.eigh(prior.covariance)
     inner = np.linalg.solve(A, (heads.thetas - prior.offset * np.eye(21)[-1]).T).T
-    assert np.abs(heads.outside(np.arange(30))).max() > 1e-4
+    inside = heads.posteriors.means @ heads.directions + prior.offset * np.eye(21)[-1]
+    assert np.abs(heads.thetas - inside).max() > 1e-4
     np.testing.assert_allclose(found.weights, inner @ vectors[:, :-3:-1], atol=1e-9)
     wide = vectors[:, -2:] @ vectors[:, -2:].T
     mean = prior.spread[-1]

@@ -16,6 +16,7 @@ from cobandits.errors import DataError
 from cobandits.histories import Histories
 from cobandits.policies import heads as heads_module
 from cobandits.policies import wholes as wholes_module
+from cobandits.policies.explained import explain
 from cobandits.policies.heads import Heads
 from cobandits.priors import Coordinates, Prior, Settings, improved
 
@@ -132,7 +133,7 @@ def test_values_factors_and_what_is_foreseen() -> None:
     heads = Heads.of(remembered(tasks, F), prior, None)
     asked, rng = np.array([0, 11, 0, 4]), np.random.default_rng(1)
     arms = rng.standard_normal((4, 3, D))
-    values, (also, factors, before) = heads.values(asked, arms), heads.beliefs(asked, arms)
+    values, (also, factors, own, before) = heads.values(asked, arms), heads.beliefs(asked, arms)
     A = prior.coordinates.matrix
     C = A @ prior.covariance @ A.T
     for i, t in enumerate(asked):
@@ -140,7 +141,8 @@ def test_values_factors_and_what_is_foreseen() -> None:
         X = np.column_stack([arms[i], np.ones(3)])
         np.testing.assert_allclose(values[i] + theta[-1], X @ theta, rtol=1e-7)
         np.testing.assert_array_equal(also[i], values[i])
-        assert factors[i].shape == (3, D + 1 + 3)
+        assert factors[i].shape == (3, D + 1)
+        np.testing.assert_array_equal(own[i], [0, 0, 0])  # nothing is outside of all directions
         np.testing.assert_allclose(factors[i] @ factors[i].T, X @ P @ X.T, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(before[i], np.diag(X @ C @ X.T), rtol=1e-7)
         row = np.r_[X[2], 5.0]
@@ -274,7 +276,7 @@ def test_a_few_directions_are_enough_where_tasks_share_a_basis(
 def test_a_few_directions_are_carried_over_to_a_better_prior(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was learned in directions that are left is lost, and what is in others is kept."""
+    """What was learned in directions that are left moves no more, and is kept."""
     tasks, F, Theta = related()
     prior = improved(remembered(tasks, F, 60), None, Settings()).prior
     early = improved(remembered(tasks[:300], F[:300], 60), None, Settings()).prior
@@ -345,10 +347,30 @@ def met(d: int = 18, n: int = 120, rank: int = 2) -> tuple[Heads, Codes, Doubles
     return heads, tasks, F
 
 
+def outside(heads: Heads) -> Doubles:
+    """Return the parts of all thetas that rewards do not move, (T, d + 1)."""
+    parts = heads.thetas - heads.posteriors.means @ heads.directions
+    parts[:, -1] -= heads.prior.offset
+    return np.asarray(parts)
+
+
 def covariance(heads: Heads, task: int) -> Doubles:
     """Return that of a task's weights, (q, q)."""
     S = heads.posteriors.unpacked(np.array([task]))[0]
     return np.asarray(S @ S.T)
+
+
+def apart(prior: Prior, q: int) -> tuple[Doubles, Doubles, Doubles, Doubles]:
+    """Split features into their part in the q widest directions, and what is uncorrelated with it.
+
+    Returned are the directions, (p, q) and (p, p - q); what turns thetas into the weights of the
+    first part, (q, p); and the second moment of the second, (p - q, p - q).
+    """
+    vectors, M = np.linalg.eigh(prior.covariance)[1], prior.spread
+    inner, outer = vectors[:, -q:], vectors[:, : len(vectors) - q]
+    B = np.linalg.solve(inner.T @ M @ inner, inner.T @ M @ outer)
+    e = outer - inner @ B  # e'x is not correlated with inner'x
+    return inner, outer, inner.T + B @ outer.T, e.T @ M @ e
 
 
 @pytest.mark.parametrize(("rank", "q"), [(0, 31), (1, 10), (2, 12), (7, 22), (12, 31)])
@@ -357,37 +379,102 @@ def test_as_many_directions_move_as_tasks_share(rank: int, q: int) -> None:
     heads = Heads(n_tasks=2, prior=lopsided(30, rank))
     assert heads.directions.shape == (q, 31)
     assert heads.posteriors.means.shape == (2, q)
-    vectors = np.linalg.eigh(heads.prior.covariance)[1]
-    rest = vectors[:, : 31 - q] @ vectors[:, : 31 - q].T
-    outside = np.trace(heads.prior.spread @ rest @ heads.prior.covariance @ rest)
-    np.testing.assert_allclose(heads.noises, 0.25 + outside, rtol=1e-9)
-    assert (q == 31) == (outside == 0)
+    _, outer, _, M = apart(heads.prior, q)
+    unknown = np.trace(M @ outer.T @ heads.prior.covariance @ outer)
+    np.testing.assert_allclose(heads.noises, 0.25 + unknown, rtol=1e-9)
+    assert heads.elsewhere == pytest.approx(unknown, rel=1e-9)
+    assert (q == 31) == (unknown == 0) == (not heads.are_narrow)
 
 
 @pytest.mark.parametrize("n", [0, 12, 120, 900])
 @pytest.mark.parametrize("rank", [1, 2, 4])
 def test_from_rows_thetas_are_whole_though_they_move_in_few_directions(n: int, rank: int) -> None:
-    """And noises have what is unknown of a typical arm outside of the directions."""
+    """And noises have what is unknown of a typical arm besides that within the directions."""
     heads, tasks, F = met(n=max(n, 1), rank=rank) if n else (None, *rows_of(0, 18))
     prior = lopsided(18, rank)
     heads = heads or Heads(n_tasks=6, prior=prior)
     q, A = 2 * rank + 8, prior.coordinates.matrix
-    vectors = np.linalg.eigh(prior.covariance)[1]
-    inner, outer = (V @ V.T for V in (vectors[:, -q:], vectors[:, :-q]))
+    inner, outer, H, M = apart(prior, q)
     for t in range(6):
         mean, P = posterior(prior, F[tasks == t])
         theta = A @ mean + prior.offset * np.eye(19)[-1]
         np.testing.assert_allclose(heads.thetas[t], theta, rtol=1e-7, atol=1e-8)
-        unknown = np.trace(prior.spread @ outer @ P @ outer)
+        unknown = np.trace(M @ outer.T @ P @ outer)
         assert heads.noises[t] == pytest.approx(prior.noise + unknown, rel=1e-8)
-        R = heads.directions
+        R, moves = heads.directions, A @ inner @ H
         np.testing.assert_allclose(
-            R.T @ covariance(heads, t) @ R, A @ inner @ P @ inner @ A.T, rtol=1e-6, atol=1e-8
+            R.T @ covariance(heads, t) @ R, moves @ P @ moves.T, rtol=1e-6, atol=1e-8
         )
-        outside = A @ outer @ mean
-        np.testing.assert_allclose(heads.outside(np.array([t]))[0], outside, atol=1e-8)
+        np.testing.assert_allclose(outside(heads)[t], A @ mean - moves @ mean, atol=1e-8)
     assert (n == 0) == (np.ptp(heads.noises) == 0)
-    assert (n == 0) == np.allclose(heads.outside(np.arange(6)), 0)
+    assert (n == 0) == np.allclose(outside(heads), 0)
+
+
+def autoregressive(
+    rho: float, own: float, n: int, d: int = 30, n_tasks: int = 40
+) -> tuple[Prior, Codes, Doubles]:
+    """Draw rows of features that follow each other, and return the prior that they lead to.
+
+    Thetas share two directions and have parts of their own, of such a size.
+    """
+    rng, steps = np.random.default_rng(1), np.arange(d)
+    root = np.linalg.cholesky(rho ** np.abs(steps[:, None] - steps))
+    Theta = rng.standard_normal((n_tasks, 2)) @ np.linalg.qr(rng.standard_normal((d, 2)))[0].T
+    Theta += own * rng.standard_normal((n_tasks, d))
+    tasks = np.tile(np.arange(n_tasks), n)
+    Phi = rng.standard_normal((len(tasks), d)) @ root.T
+    y = np.einsum("nd,nd->n", Phi, Theta[tasks]) + 0.1 * rng.standard_normal(len(tasks))
+    F = np.column_stack([Phi, np.ones(len(tasks)), y])
+    prior = None
+    for _ in range(3):
+        prior = improved(remembered(tasks, F, n_tasks), prior, Settings()).prior
+    assert prior is not None
+    return prior, tasks, F
+
+
+@pytest.mark.parametrize("n", [12, 60])
+@pytest.mark.parametrize("own", [0.02, 0.2])
+@pytest.mark.parametrize("rho", [0.0, 0.9])
+def test_the_variance_of_a_typical_arm_is_right_for_correlated_features(
+    rho: float, own: float, n: int
+) -> None:
+    """Within 1 % of ``trace(M P)`` with the dense posterior of each task; also as it is told."""
+    prior, tasks, F = autoregressive(rho, own, n)
+    heads = Heads.of(remembered(tasks, F, 40), prior, None)
+    assert heads.are_narrow
+    M = heads.second_moment
+    told = np.array([explain(heads, np.full(40, n), t).uncertainty for t in range(40)])
+    for t in range(40):
+        P = posterior(prior, F[tasks == t])[1]
+        within = np.trace(M @ covariance(heads, t))
+        variance = np.trace(prior.spread @ P)
+        assert within + heads.noises[t] - prior.noise == pytest.approx(variance, rel=0.01)
+        assert told[t] == pytest.approx(np.sqrt(variance), rel=0.005)
+
+
+def test_some_slots_are_renewed_as_all_are_and_the_others_stay() -> None:
+    """Whatever they had learned in between, in any order; also with rows that came since."""
+    heads, tasks, F = met()
+    more = rows_of(60, 18, seed=9)
+    histories = remembered(tasks, F, 6)
+    heads.learn(*more)
+    before = copy.deepcopy(heads)
+    histories.add(*more)
+    heads.renew(histories, histories.slots[[3, 1]])
+    whole = Heads.of(histories, heads.prior, None)
+    for t in range(6):
+        expected = whole if t in (1, 3) else before
+        np.testing.assert_allclose(heads.thetas[t], expected.thetas[t], rtol=1e-9, atol=1e-11)
+        assert heads.noises[t] == pytest.approx(expected.noises[t], rel=1e-9)
+        np.testing.assert_allclose(covariance(heads, t), covariance(expected, t), atol=1e-11)
+        mean = expected.posteriors.means[t]
+        np.testing.assert_allclose(heads.posteriors.means[t], mean, rtol=1e-9, atol=1e-11)
+        volume = expected.posteriors.log_volumes[t]
+        assert heads.posteriors.log_volumes[t] == pytest.approx(volume, rel=1e-9)
+    assert np.abs(whole.thetas[1] - before.thetas[1]).max() > 1e-3
+    heads.renew(histories, np.zeros(0, np.int64))
+    heads.renew(histories, np.arange(len(histories.tasks)))
+    np.testing.assert_allclose(heads.thetas, whole.thetas, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("d", WIDTHS)
@@ -415,8 +502,7 @@ def test_between_priors_thetas_move_in_their_directions_by_normal_equations(
             variance = Z[k] @ (P - gains @ Z[:k] @ P) @ Z[k]
             assert squares[i] == pytest.approx(left**2, rel=1e-7, abs=1e-12)
             assert expected[i] == pytest.approx(variance + noise, rel=1e-9)
-    everyone = np.arange(6)
-    np.testing.assert_allclose(heads.outside(everyone), before.outside(everyone), atol=1e-9)
+    np.testing.assert_allclose(outside(heads), outside(before), atol=1e-9)
     np.testing.assert_array_equal(heads.noises, before.noises)
     np.testing.assert_array_equal(heads.thetas[5], before.thetas[5])  # it had no rows
 
@@ -472,17 +558,18 @@ def test_beliefs_are_the_directions_posterior_and_what_is_unknown_outside(
     prior, R = heads.prior, heads.directions
     asked, rng = np.array([3, 0, 5, 3]), np.random.default_rng(1)
     arms = rng.standard_normal((4, K, 18))
-    values, factors, before = heads.beliefs(asked, arms)
-    assert factors.shape == (4, K, 12 + K)
+    values, factors, own, before = heads.beliefs(asked, arms)
+    assert factors.shape == (4, K, 12)
     for i, t in enumerate(asked):
         X = np.column_stack([arms[i], np.ones(K)])
         np.testing.assert_allclose(values[i], arms[i] @ heads.thetas[t, :-1], rtol=1e-9)
-        own = (heads.noises[t] - prior.noise) * np.eye(K)
         within = X @ R.T @ covariance(heads, t) @ R @ X.T
-        np.testing.assert_allclose(factors[i] @ factors[i].T, within + own, rtol=1e-8, atol=1e-9)
-        expected = np.diag(X @ R.T @ R @ X.T) + prior.outside(12)
+        np.testing.assert_allclose(factors[i] @ factors[i].T, within, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(own[i] ** 2, np.full(K, heads.noises[t] - prior.noise))
+        expected = np.diag(X @ R.T @ R @ X.T) + heads.elsewhere
         np.testing.assert_allclose(before[i], expected, rtol=1e-9)
-    unseen = (factors[2] ** 2).sum(axis=1)  # of a task without rewards nothing is known
+    assert own[2].min() > 0
+    unseen = (factors[2] ** 2).sum(axis=1) + own[2] ** 2  # nothing is known without rewards
     np.testing.assert_allclose(unseen, before[2], rtol=1e-9)
 
 
@@ -505,10 +592,11 @@ def told(
     heads: Heads, asked: Codes, arms: Floats, counts: Codes, known: float
 ) -> tuple[Codes, Doubles]:
     """Return the greedy arms by loops over beliefs, and how far each arm is from the limit."""
-    values, factors, before = heads.beliefs(asked, arms)
+    values, factors, own, before = heads.beliefs(asked, arms)
     chosen, ratios = [], []
     for i, t in enumerate(asked):
-        shares = [(f @ f) / prior for f, prior in zip(factors[i], before[i], strict=True)]
+        parts = zip(factors[i], own[i], before[i], strict=True)
+        shares = [(f @ f + rest**2) / prior for f, rest, prior in parts]
         ratios.append([counts[t] * share / known for share in shares])
         unknown = counts[t] == 0 or max(ratios[-1]) > 1
         chosen.append(-1 if unknown else int(np.argmax(values[i])))
@@ -526,8 +614,8 @@ def test_an_arm_is_unknown_exactly_where_its_variance_exceeds_what_is_known(
     asked = rng.integers(0, 6, 80)
     arms = LAYOUTS[layout](rng.standard_normal((80, K, d)))
     counts = np.array([0, 8, 0, 0, 0, 5])
-    _, factors, before = heads.beliefs(asked, arms)
-    shares = ((factors**2).sum(axis=2) / before).max(axis=1)
+    _, factors, own, before = heads.beliefs(asked, arms)
+    shares = (((factors**2).sum(axis=2) + own**2) / before).max(axis=1)
     for t in (2, 3, 4):  # such that half of the requests exceed the limit
         counts[t] = known / np.median(shares[asked == t])
     expected, ratios = told(heads, asked, arms, counts, known)
@@ -620,12 +708,11 @@ def given_up(n: int = 120) -> tuple[Heads, Histories]:
 def test_what_is_outside_of_the_directions_stays_of_tasks_whose_rows_are_given_up() -> None:
     """Whatever else a new prior does to a theta, its part outside is added to it as it was."""
     before, histories = given_up()
-    everyone, unkept = np.arange(6), np.arange(3)
-    parts = before.outside(everyone)
+    unkept, parts = np.arange(3), outside(before)
     assert np.abs(parts[unkept]).max() > 0.1
     without = copy.deepcopy(before)
     without.thetas -= parts
-    np.testing.assert_allclose(without.outside(everyone), 0, atol=1e-12)
+    np.testing.assert_allclose(outside(without), 0, atol=1e-12)
     prior = replace(lopsided(18, seed=4), offset=-0.3, noise=0.4)
     for now in (before.prior, prior):
         after, twin = (Heads.of(histories, now, each) for each in (before, without))
@@ -647,3 +734,44 @@ def test_carried_over_again_and_again_tasks_do_not_become_surer_of_themselves() 
         assert here == pytest.approx(there, rel=0.05)
         far = np.linalg.norm(now.thetas[t] - before.thetas[t])
         assert far < 0.05 * np.linalg.norm(before.thetas[t])
+
+
+def forgotten(n_tasks: int = 6) -> Histories:
+    """Return histories that keep the rows of no task."""
+    histories = Histories(n_tasks=n_tasks, dim=18)
+    histories.give_up(np.arange(n_tasks))
+    return histories
+
+
+@pytest.mark.parametrize("q", [12, 15, 19])
+def test_thetas_are_kept_where_fewer_directions_move_than_before(q: int) -> None:
+    """Under the same prior; what is in directions that move no more is not lost."""
+    prior, (tasks, F) = lopsided(18), rows_of(600, 18)
+    before = Heads(n_tasks=6, prior=prior, directions=q)
+    before.learn(tasks, F)
+    after = Heads.of(forgotten(), prior, before)
+    assert after.posteriors.dim == 12
+    for t in range(5):
+        far = np.linalg.norm(after.thetas[t] - before.thetas[t])
+        assert far < 0.02 * np.linalg.norm(before.thetas[t])
+    np.testing.assert_allclose(after.thetas[5], before.thetas[5], atol=1e-12)  # it had no rows
+    assert (after.noises >= prior.noise).all()
+
+
+def test_thetas_of_few_directions_stay_over_many_refits() -> None:
+    """Under the same prior, and under two that take turns; nothing grows or becomes surer."""
+    prior, (tasks, F) = lopsided(18), rows_of(600, 18)
+    other = replace(prior, noise=0.3, offset=0.5, covariance=1.1 * prior.covariance)
+    before = Heads(n_tasks=6, prior=prior, directions=19)
+    before.learn(tasks, F)
+    first = Heads.of(forgotten(), prior, before)
+    for turns in ((prior, prior), (other, prior)):
+        now = first
+        for each in turns * 20:
+            now = Heads.of(forgotten(), each, now)
+        for t in range(5):
+            far = np.linalg.norm(now.thetas[t] - before.thetas[t])
+            assert far < 0.05 * np.linalg.norm(before.thetas[t])
+            here, there = (np.trace(covariance(heads, t)) for heads in (now, first))
+            assert here == pytest.approx(there, rel=0.1)
+        np.testing.assert_allclose(now.noises, first.noises, rtol=1e-6)

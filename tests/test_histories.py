@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -107,6 +109,63 @@ def test_rows_are_those_that_came_and_then_zeros() -> None:
         np.testing.assert_array_equal(flat[owners == slot], F[mine])
 
 
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_tasks=st.integers(1, 40),
+    asked=st.integers(0, 8),
+    length=st.integers(0, 12),
+)
+def test_rows_are_found_as_they_are_where_they_are_sorted(
+    seed: int, n_tasks: int, asked: int, length: int
+) -> None:
+    """Of few slots of many, in any order, one of them twice; nothing is moved for that."""
+    rng = np.random.default_rng(seed)
+    tasks, F = drawn(rng, 60, 2, n_tasks)
+    held = Histories(n_tasks=n_tasks, dim=2)
+    for start in range(0, 60, 15):
+        held.add(tasks[start : start + 15], F[start : start + 15])
+    slots = rng.integers(0, len(held.tasks), asked)
+    before = held.flat[1].copy()
+    found = held.rows(slots, length)
+    np.testing.assert_array_equal(held.flat[1], before)
+    held.sort()
+    np.testing.assert_array_equal(held.rows(slots, length), found)
+    assert found.shape == (asked, length, 4)
+    for rows, slot in zip(found, slots, strict=True):
+        mine = F[tasks == held.tasks[slot]][:length]
+        np.testing.assert_array_equal(rows[: len(mine)], mine)
+        assert (rows[len(mine) :] == 0).all()
+
+
+def test_few_slots_of_many_are_read_without_touching_the_others() -> None:
+    """As little memory as their rows, and a byte or so for each of all rows."""
+    n, d = 40_000, 30
+    tasks, F = drawn(np.random.default_rng(0), n, d, 4000)
+    held = Histories(n_tasks=4000, dim=d)
+    held.add(tasks, F)
+    slots = held.slots[[17, 3999, 0]]
+    length = int(held.sizes[slots].max())
+    tracemalloc.start()
+    found = held.rows(slots, length)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < held.nbytes / 20
+    for rows, t in zip(found, (17, 3999, 0), strict=True):
+        np.testing.assert_array_equal(rows[: (tasks == t).sum()], F[tasks == t])
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+def test_slots_without_rows_have_zeros(is_sorted: bool) -> None:
+    held, F = Histories(n_tasks=4, dim=1), np.arange(1.0, 10).reshape(3, 3)
+    held.add(np.array([2, 1, 2]), F)
+    held.reserve(np.array([0]))  # it has a slot, and no rows yet
+    if is_sorted:
+        held.sort()
+    found = held.rows(held.slots[[0, 1]], 2)
+    np.testing.assert_array_equal(found, [np.zeros((2, 3)), [F[1], np.zeros(3)]])
+    np.testing.assert_array_equal(held.rows(held.slots[[0]], 2), np.zeros((1, 2, 3)))
+
+
 def test_no_rows_are_none() -> None:
     held = Histories(n_tasks=2, dim=1)
     held.add(np.zeros(0, np.int64), np.zeros((0, 3)))
@@ -148,6 +207,7 @@ def test_room_that_was_made_is_not_made_again_and_changes_no_rows() -> None:
 def test_rows_that_are_sorted_stay_so_where_room_is_made() -> None:
     held, F = Histories(n_tasks=4, dim=1), np.arange(1.0, 16).reshape(5, 3)
     held.add(np.array([3, 1, 3, 3, 1]), F)
+    held.sort()
     rows = held.rows(np.array([0, 1]), 3)
     held.make_room(100)
     np.testing.assert_array_equal(held.rows(np.array([0, 1]), 3), rows)

@@ -241,6 +241,23 @@ def test_thetas_that_start_as_means_stay_what_means_predict(way: bool) -> None:
 
 
 @pytest.mark.skipif(not posteriors.COMPILED, reason="the compiled posteriors are not built here")
+@pytest.mark.parametrize("dim", [-1, -2, -(2**62), 2**31, 2**32, 2**61 + 2, 2**62, 2**63 - 1])
+def test_the_extension_refuses_dimensions_that_are_negative_or_cannot_be_counted(dim: int) -> None:
+    from cobandits.compiled import _posterior
+
+    for m in (1, 2, 4):
+        tasks, some, out = np.zeros(m, np.int64), np.ones(2 * m), np.full(2 * m, 7.0)
+        for n_tasks in (0, 1, 4):
+            roots, means, volumes = np.ones(3 * n_tasks), np.ones(2 * n_tasks), np.zeros(n_tasks)
+            with pytest.raises(ValueError, match="holds"):
+                _posterior.learn(roots, means, volumes, tasks, some, np.ones(m), dim)
+            with pytest.raises(ValueError, match="holds"):
+                _posterior.spread(roots, tasks, some, out, dim)
+            assert (roots == 1).all()
+        assert (out == 7).all()
+
+
+@pytest.mark.skipif(not posteriors.COMPILED, reason="the compiled posteriors are not built here")
 def test_the_extension_checks_thetas_and_directions() -> None:
     held, tasks, F = Posteriors(n_tasks=2, dim=3, ridge=1.0), np.array([0]), np.ones((1, 5))
     directions, thetas, noises = np.ones((3, 4)), np.zeros((2, 4)), np.ones(2)

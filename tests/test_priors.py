@@ -356,11 +356,15 @@ def test_prior_and_suggestion_are_the_same_from_rows_that_were_compressed() -> N
     )
 
 
-def test_spread_is_the_second_moment_of_the_features() -> None:
+def test_spread_is_the_second_moment_of_the_features_and_little_of_it_is_chance() -> None:
     Phi, y, _ = drawn(n=60)
     prior = improved(remembered(Phi, y), None, Settings()).prior
     Z = np.concatenate(rows(Phi, y))[:, :-1] @ prior.coordinates.matrix
-    np.testing.assert_allclose(prior.spread, Z.T @ Z / 480, rtol=1e-9, atol=1e-12)
+    second, p = Z.T @ Z / 480, Z.shape[1]
+    off = ~np.eye(p, dtype=bool)  # of 480 rows
+    np.testing.assert_allclose(np.diag(prior.spread), np.diag(second), rtol=1e-9)
+    expected = second[off] * 480 / (480 + p)
+    np.testing.assert_allclose(prior.spread[off], expected, rtol=1e-9, atol=1e-12)
 
 
 def test_neither_the_order_of_rows_nor_batches_nor_blocks_matter(

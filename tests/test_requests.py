@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cobandits import requests
 from cobandits.decisions import LARGEST, Decisions, check_arms, check_rewards, check_tasks
@@ -222,6 +224,60 @@ def test_the_extension_checks_lengths_and_places() -> None:
         take_rows(np.ones((2, 3, 4)), np.array([0, 0, 0]))
 
 
+HUGE = [2**61, 2**61 + 2, 2**62, 2**63 - 1]  # times 8 bytes it is more than can be counted
+
+
+@pytest.mark.skipif(not requests.COMPILED, reason="the compiled requests are not built here")
+@pytest.mark.parametrize(
+    ("n_arms", "dim"),
+    [*((n, 1) for n in HUGE), *((1, n) for n in HUGE), (2**32, 2**32), (-1, -2), (-2, -1), (2, -1)],
+)
+@pytest.mark.parametrize("k", [0, 1, 2**40])
+def test_the_extension_refuses_sizes_that_are_negative_or_cannot_be_counted(
+    n_arms: int, dim: int, k: int
+) -> None:
+    from cobandits.compiled import _requests
+
+    out, arms = np.zeros(1), np.ones(2)
+    with pytest.raises(ValueError, match=r"arms holds 16 bytes|out holds 8 bytes"):
+        _requests.take_rows(arms, np.array([k]), out, n_arms, dim)
+    assert out[0] == 0
+
+
+CALLS = {
+    "residuals": "_pass.residuals(one, one, ends, one, one, one, n, True)",
+    "pull_backs": "_pass.pull_backs(one, one, ends, one, n, 1, True)",
+    "least_squares": "_pass.least_squares(*[one] * 2, ends, *[one] * 5, n, 1, True, 1e-9)",
+}
+
+
+@pytest.mark.skipif(not requests.COMPILED, reason="the compiled requests are not built here")
+@pytest.mark.parametrize("name", CALLS)
+def test_the_pass_refuses_sizes_that_cannot_be_counted(name: str) -> None:
+    """In a process of its own, which must not crash: ``8 n`` bytes are 8 in 64 bits."""
+    code = f"""
+import numpy as np
+from cobandits.compiled import _pass
+one, ends, n = np.ones(1), np.array([0, 1]), 2**61 + 1
+try:
+    {CALLS[name]}
+except ValueError:
+    print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "refused\n")
+
+
+@pytest.mark.skipif(not requests.COMPILED, reason="the compiled requests are not built here")
+def test_the_extension_counts_whole_numbers_only() -> None:
+    """A buffer that is a byte too long or too short is none of doubles."""
+    from cobandits.compiled import _requests
+
+    for size in (15, 17):
+        with pytest.raises(ValueError, match=f"arms holds {size} bytes"):
+            _requests.take_rows(np.zeros(size, np.uint8), np.array([0]), np.zeros(1), 2, 1)
+
+
 # ---- what is refused of a request, and what is said
 
 
@@ -248,14 +304,23 @@ def test_arms_that_cannot_be_squared_are_refused(way: bool) -> None:
     [
         ([1.0, 2.0], r"a reward for each of 3 decisions, got \(2,\)"),
         ([[1.0, 2.0, 3.0]], r"got \(1, 3\)"),
+        (1.0, r"a reward for each of 3 decisions, got \(\)"),
+        (np.float64(1.0), r"got \(\)"),
         ([1.0, np.nan, np.inf], "reward 1 is nan; leave out"),
         ([1.0, 2.0, -np.inf], "reward 2 is -inf"),
         ([1.0, 2.0, -3e75], r"a reward is 3e\+75 in size, at most 1e\+75"),
     ],
 )
-def test_rewards_that_are_none_are_refused(way: bool, rewards: list[float], message: str) -> None:
+def test_rewards_that_are_none_are_refused(way: bool, rewards: ArrayLike, message: str) -> None:
     with pytest.raises(DataError, match=message):
         check_rewards(rewards, 3)
+
+
+def test_one_reward_is_a_list_of_one(way: bool) -> None:
+    assert check_rewards([2.0], 1).tolist() == [2.0]
+    for alone in (2.0, np.float64(2.0), np.array(2.0)):
+        with pytest.raises(DataError, match=r"a reward for each of 1 decisions, got \(\)"):
+            check_rewards(alone, 1)
 
 
 def test_rewards_of_any_kind_become_doubles_side_by_side(way: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import tracemalloc
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Literal
@@ -185,15 +186,15 @@ def test_as_much_is_sampled_of_an_arm_as_it_could_gain(step: float, reached: boo
     best = heads.thetas[:4, :-1].max(axis=1) + heads.thetas[:4, -1]
     if reached:  # by two tasks, the others could gain
         policy._highest = float(np.median(best))
-    _, roots, before = heads.beliefs(tasks, arms)
-    _, factors = policy._beliefs(heads, tasks, arms)
+    _, roots, outside, before = heads.beliefs(tasks, arms)
+    _, factors, own = policy._beliefs(heads, tasks, arms)
     shares, expected = np.zeros((T, D)), np.zeros((T, D))
     sure, known = policy._alarm.calibration, shared_module._KNOWN * (D + 1)
     assert 1 <= shared_module._KNOWN <= 10
     for t, k in np.ndindex(T, D):
         n = int(policy._counts[t])
         rewards = heads.thetas[t, :-1] + heads.thetas[t, -1]  # of each arm
-        variance = float(roots[t, k] @ roots[t, k])
+        variance = float(roots[t, k] @ roots[t, k] + outside[t, k] ** 2)
         most = max(rewards.max(), policy._highest)
         grid = np.linspace(rewards.max(), most, 20_001)
         # E max(v - a, 0) - E max(v - b, 0) is the integral of P(v > u) from a to b
@@ -201,7 +202,7 @@ def test_as_much_is_sampled_of_an_arm_as_it_could_gain(step: float, reached: boo
         worth = n == 0 or n * gain > rewards.max() - rewards[k]
         left = max(0.0, 1 - known / n * float(before[t, k]) / variance) if n else 1.0
         expected[t, k] = sure * worth * left
-        shares[t, k] = factors[t, k] @ factors[t, k] / variance
+        shares[t, k] = (factors[t, k] @ factors[t, k] + own[t, k] ** 2) / variance
     np.testing.assert_allclose(shares, expected, atol=1e-9)
     np.testing.assert_allclose(shares[4], sure)
     assert (shares[:4, :2] == 0).all()
@@ -418,6 +419,9 @@ def test_refused_rewards_change_nothing() -> None:
     ):
         with pytest.raises(DataError, match=match):
             policy.learn([0, 1], arms, made([0, 1]), rewards)
+    for alone in (1.0, np.float64(1.0), np.array(1.0)):
+        with pytest.raises(DataError, match=r"a reward for each of 1 decisions, got \(\)"):
+            policy.learn([0], arms[:1], made([0]), alone)
     with pytest.raises(DataError, match="was never offered"):
         policy.learn([0, 1], arms, made([0, K]), [1.0, 1.0])
     with pytest.raises(DataError, match="expected arms"):
@@ -451,6 +455,40 @@ def test_a_refit_that_fails_changes_nothing(
         each.learn(tasks, arms, decided, rewards)
     assert len(policy.changes) == drifted
     np.testing.assert_equal(state(policy), state(untouched))
+
+
+@pytest.mark.parametrize("step", ["add", "give_up"])
+def test_rows_whose_settling_is_interrupted_are_not_added_twice(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Before any is added, the same is settled again; after that it is settled."""
+    policy, rng = fresh(), np.random.default_rng(0)
+    play(policy, WORLD, 30)
+    arms = rng.standard_normal((9, K, D))
+    while policy._n_unsettled < 8:  # the next one settles them
+        n = policy._n_unsettled
+        policy.learn([n % T], arms[n : n + 1], made([n % K]), [0.1 * n])
+    untouched, used, prior = copy.deepcopy(policy), policy._histories.used, policy.prior
+    before = state(policy)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(policy._histories, step, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            policy.learn([0], arms[8:], made([0]), [0.8])
+    assert policy.rewards == untouched.rewards
+    if step == "add":
+        np.testing.assert_equal(state(policy), before)
+    for each in (policy, untouched):
+        each.learn([0], arms[8:], made([0]), [0.8])
+        assert each._histories.used == used + 8
+        assert (each._n_unsettled, each.rewards) == (1, each._seen)
+    assert policy.prior is prior
+    np.testing.assert_array_equal(policy._histories.flat[1], untouched._histories.flat[1])
+    if step == "add":
+        np.testing.assert_equal(state(policy), state(untouched))
 
 
 def test_rows_that_there_is_no_room_for_are_still_learned(
@@ -667,6 +705,78 @@ def test_a_late_task_is_learned_as_fast_as_its_weights() -> None:
     )
     assert shared < 2 * oracle
     assert shared < 0.3 * alone
+
+
+def regret_of_one(
+    policy: Policy, seed: int, *, own: float, unrelated: bool, rewards: int = 600
+) -> tuple[list[float], Policy]:
+    """Return the regrets of task 0 of 60, which comes after the others have had 100 rounds each.
+
+    Thetas are in two directions and have parts of their own, as a share of those.
+    """
+    d, n_tasks, rank = 20, 60, 2
+    rng, others, regrets = np.random.default_rng(seed), np.arange(1, 60), []
+    basis, alone = np.linalg.qr(rng.standard_normal((d, rank)))[0], np.sqrt(rank / d)
+    Theta = rng.standard_normal((n_tasks, rank)) @ basis.T
+    Theta += own * alone * rng.standard_normal((n_tasks, d))
+    if unrelated:
+        Theta[0] = alone * rng.standard_normal(d)
+    for n in range(100 + rewards):
+        tasks = others if n < 100 else np.array([0])
+        arms = rng.standard_normal((len(tasks), 5, d))
+        means = np.einsum("mkd,md->mk", arms, Theta[tasks])
+        decided = policy.decide(tasks, arms, rng)
+        chosen = means[np.arange(len(tasks)), decided.chosen]
+        policy.learn(tasks, arms, decided, chosen + 0.1 * rng.standard_normal(len(tasks)))
+        if n >= 100:
+            regrets.append(float(means[0].max() - chosen[0]))
+    return regrets, policy
+
+
+def test_a_late_task_that_is_unrelated_is_learned_though_the_prior_is_not() -> None:
+    """After its first 100 rewards, by far the most of it is known; at random it is 1.6."""
+    later, last = [], []
+    for seed in range(4):
+        regrets, policy = regret_of_one(Shared(dim=20, n_tasks=60), seed, own=0.0, unrelated=True)
+        assert isinstance(policy, Shared)
+        assert policy._due > policy._seen >= 5900 + 600  # the prior is from before it came
+        assert policy._heads is not None
+        assert policy._heads.are_narrow
+        assert policy._counts_whole[0] > 400
+        later.append(np.mean(regrets[100:]))
+        last.append(np.mean(regrets[400:]))
+    assert np.mean(later) < 0.04
+    assert np.mean(last) < 0.006
+
+
+@pytest.mark.parametrize("own", [0.1, 0.3])
+def test_the_own_part_of_a_late_task_is_learned_though_the_prior_is_not(own: float) -> None:
+    """In all it has less regret than alone, and after 100 rewards next to none."""
+    shared, alone = (
+        np.array([regret_of_one(kind(), s, own=own, unrelated=False)[0] for s in range(4)])
+        for kind in (
+            lambda: Shared(dim=20, n_tasks=60),
+            lambda: Ridge(dim=20, n_tasks=60, ridge=0.1),
+        )
+    )
+    assert shared.sum() < 0.6 * alone.sum()
+    assert shared[:, 100:].mean() < 0.0015
+
+
+def test_many_arms_are_sampled_in_little_memory() -> None:
+    """A matrix of the arms would be 32 MB; their features are 0.32 MB."""
+    n_arms = 2000
+    policy = Shared(dim=20, n_tasks=20, explore="always")
+    play(policy, RELATED, 20)
+    assert policy._heads is not None
+    assert policy._heads.are_narrow  # arms have parts of their own
+    arms, rng = np.random.default_rng(0).standard_normal((1, n_arms, 20)), np.random.default_rng(1)
+    tracemalloc.start()
+    chosen = [int(policy.decide([3], arms, rng).chosen[0]) for _ in range(20)]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(set(chosen)) > 1
+    assert peak < 8 * n_arms**2 / 10
 
 
 # ---- drift

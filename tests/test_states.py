@@ -22,6 +22,7 @@ from cobandits.evaluation import collect, relearn
 from cobandits.histories import GIVEN_UP, NEW, Histories
 from cobandits.logs import Log, LogWriter
 from cobandits.policies import Ridge, Shared
+from cobandits.policies.heads import Narrowing
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
@@ -116,6 +117,8 @@ def parts(thing: object, path: str = "policy") -> dict[str, object]:
     elif isinstance(thing, list | tuple) and path.endswith("._unsettled"):
         joined = [np.concatenate(arrays) for arrays in zip(*thing, strict=True)]
         members = {str(place): array for place, array in enumerate(joined)}
+    elif isinstance(thing, Narrowing):
+        members = thing._asdict()
     else:
         return {path: thing}
     found: dict[str, object] = {}
@@ -234,6 +237,9 @@ def test_rows_stay_in_their_order_whether_they_are_known_to_be_sorted_or_not(
     np.testing.assert_array_equal(
         histories.rows(every, longest), policy._histories.rows(every, longest)
     )
+    for held in (policy._histories, histories):
+        np.testing.assert_array_equal(held.flat[1], rows)  # reading moves none of them
+        held.sort()
     assert_same(histories, policy._histories)
     assert np.array_equal(histories.flat[1], rows) == is_sorted
 
@@ -288,9 +294,11 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def names() -> list[str]:
     """Return the arrays of a file, as they are known to be."""
-    known = "counts usual errors rivals rival_places slots slot_tasks slot_sizes owners"
+    known = (
+        "counts counts_whole usual errors rivals rival_places slots slot_tasks slot_sizes owners"
+    )
     learned = "coordinates covariance sharing spread means roots log_volumes basis weights"
-    heads = "directions thetas noises new_tasks new_rows new_squares new_expected"
+    heads = "variances vectors directions thetas noises new_tasks new_rows new_squares new_expected"
     return f"{known} rows {learned} {heads}".split()
 
 
@@ -385,8 +393,9 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, saved: Path, name: s
         ("thetas", lambda a: spoiled(a, np.nan), "a NaN or an infinite value in thetas"),
         ("directions", lambda a: a[1:], r"means of shape \(5, 5\).* expected \(5, 4\)"),
         ("directions", lambda a: a[:0], "0 directions, there are 5"),
-        ("noises", lambda a: spoiled(a, 0.0), "0.0 in noises, which are above 0"),
-        ("noises", lambda a: spoiled(a, -1.0), "-1.0 in noises, which are above 0"),
+        ("noises", lambda a: spoiled(a, 0.0), r"0.0 in noises, the least is 0\.\d+, above 0"),
+        ("noises", lambda a: spoiled(a, -1.0), r"-1.0 in noises, the least is 0\.\d+, above 0"),
+        ("noises", lambda a: 1e-3 * a, r"\de-05 in noises, the least is 0\.\d+, above 0"),
         ("new_tasks", lambda a: spoiled(a, TASKS), "new_tasks up to 5 of 5"),
         ("new_tasks", lambda a: spoiled(a, -1), "-1 in new_tasks, the least is 0"),
         ("new_tasks", lambda a: a[1:], "new_rows of shape"),
@@ -399,6 +408,8 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, saved: Path, name: s
         ("new_squares", lambda a: spoiled(a, -1.0), "-1.0 in new_squares"),
         ("counts", lambda a: spoiled(a, -1), "-1 in counts, the least is 0"),
         ("counts", lambda a: a + 1, r"counts of \d+ rewards, expected \d+"),
+        ("counts_whole", lambda a: spoiled(a, -1), "-1 in counts_whole, the least is 0"),
+        ("counts_whole", lambda a: a + 1000, "counts_whole"),
     ],
 )
 def test_what_is_wrong_is_said(
@@ -610,7 +621,71 @@ def test_one_request_at_a_time_a_policy_can_be_resumed_at_any_of_them(
     assert policy._heads is not None
     if dim > DIM:
         assert policy._heads.posteriors.dim < dim + 1
-        assert np.abs(policy._heads.outside(np.arange(TASKS))).max() > 0
+        inside = policy._heads.posteriors.means @ policy._heads.directions
+        assert np.abs(policy._heads.thetas - inside).max() > 0
+
+
+def busy(policy: Shared, n: int, others: bool) -> None:
+    """Let the last task ask, or one of the others."""
+    rng = np.random.default_rng([6, n])
+    tasks = np.array([int(rng.integers(TASKS - 1)) if others else TASKS - 1])
+    arms = rng.standard_normal((1, ARMS, policy.dim))
+    made = policy.decide(tasks, arms, rng)
+    policy.learn(tasks, arms, made, paid(0, tasks, made.features(arms)))
+
+
+def joined_late(n: int) -> Shared:
+    """Return a policy of four tasks with many rewards, of which a fifth has had n."""
+    policy = Shared(dim=24, n_tasks=TASKS)
+    while policy._seen < 400 or policy._due - policy._seen < 80:
+        busy(policy, policy._seen, others=True)
+    for later in range(n):
+        busy(policy, 1000 + later, others=False)
+    return policy
+
+
+def test_a_policy_can_be_resumed_before_and_after_thetas_are_learned_whole(tmp_path: Path) -> None:
+    """To the last bit, though the prior is not learned in between."""
+    policy, renewed = joined_late(0), set()
+    prior = policy.prior
+    for n in range(50):
+        policy.save(tmp_path / "policy")
+        resumed, twin = Shared.load(tmp_path / "policy"), copy.deepcopy(policy)
+        for later in range(n, n + 12):
+            busy(twin, 1000 + later, others=False)
+            busy(resumed, 1000 + later, others=False)
+        assert_same(twin, resumed)
+        busy(policy, 1000 + n, others=False)
+        renewed.add(int(policy._counts_whole[-1]))
+    assert policy.prior is prior
+    assert policy._heads is not None
+    assert policy._heads.are_narrow
+    assert len(renewed) > 3
+    assert (policy._counts_whole <= policy._counts).all()
+
+
+def test_what_the_last_bits_of_a_machine_decide_does_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one may find the prior's directions with other signs."""
+    policy = joined_late(6)
+    policy.save(tmp_path / "policy")
+    found = np.linalg.eigh
+
+    def turned(matrix: Floats) -> tuple[Floats, Floats]:
+        values, vectors = found(matrix)
+        return values, vectors * (-1) ** np.arange(len(values))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np.linalg, "eigh", turned)
+        resumed = Shared.load(tmp_path / "policy")
+        assert policy._heads is not None
+        assert resumed._heads is not None
+        for n in range(6, 30):
+            for each in (policy, resumed):
+                busy(each, 1000 + n, others=False)
+            np.testing.assert_allclose(resumed._heads.thetas, policy._heads.thetas, atol=1e-6)
+    assert resumed._counts_whole[-1] > 6
 
 
 def test_a_log_of_single_requests_is_relearned_to_the_same_state(tmp_path: Path) -> None:

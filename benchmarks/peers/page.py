@@ -12,7 +12,7 @@ from benchmarks.peers.found import LARGE, SHARED, Found
 from benchmarks.peers.install import OURS
 from benchmarks.peers.losses import NO_FIGURE, losses, number
 from benchmarks.peers.targets import targets
-from benchmarks.peers.workloads import TASKS_ALONE
+from benchmarks.peers.workloads import TASKS_ALONE, TASKS_SHARING
 from benchmarks.report import Table, Target
 
 __all__ = ["page", "short", "with_short"]
@@ -108,12 +108,12 @@ def _introduction(found: Found) -> str:
         "unless said otherwise; T tasks share a basis of rank r. Rounds and trials: "
         f"{settings}. Shown are means over the trials ± half of the 95 % t-interval.\n\n"
         "Every learner has the parameters that had the least regret on another trial, of half as "
-        f"many rounds (and of {TASKS_ALONE} tasks, if its tasks do not share), out of all "
-        "combinations of the values that its adapter lists (`benchmarks/peers/adapters`). These "
-        "values were found by hand on that other trial too, those of Vowpal Wabbit with most care. "
-        "`shared` has none to choose. The best peer of a workload "
-        "is chosen by the very trials that are shown, in its favour. Our own `ridge`, `thompson` "
-        "and `linucb` are shown for orientation and do not count as peers.\n\n"
+        f"many rounds and of {TASKS_SHARING} tasks ({TASKS_ALONE} if they do not share), out of "
+        "all combinations of the values that its adapter lists (`benchmarks/peers/adapters`). "
+        "These values were found by hand on that other trial too, those of Vowpal Wabbit with most "
+        "care. `shared` has none to choose. The best peer of a workload is chosen by the very "
+        "trials that are shown, in its favour. Our own `ridge`, `thompson` and `linucb` are shown "
+        "for orientation and do not count as peers.\n\n"
         "How fast the parts of this library are is another page: "
         "[speed of the parts](speed.md)."
     )

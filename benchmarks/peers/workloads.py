@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from cobandits import datasets, environments
 from cobandits.environments import Environment
 
-__all__ = ["SEED", "TASKS_ALONE", "Workload", "quick", "workloads"]
+__all__ = ["SEED", "TASKS_ALONE", "TASKS_SHARING", "Workload", "quick", "workloads"]
 
 SEED = 7
-TASKS_ALONE = 10  # that are tuned on where tasks do not share
+TASKS_ALONE, TASKS_SHARING = 10, 25  # that are tuned on, where tasks do not share and where they do
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,11 @@ class Workload:
     related: bool = False  # whether tasks are known to have something in common
 
     def for_tuning(self, *, shares: bool) -> Workload:
-        """Return what parameters are chosen on: half the rounds.
+        """Return what parameters are chosen on: half the rounds, of few tasks.
 
-        Of few tasks, for a learner whose tasks do not share: the others would teach it nothing.
+        Of fewer, for a learner whose tasks do not share: the others would teach it nothing.
         """
-        tasks = self.options["n_tasks"] if shares else min(TASKS_ALONE, self.options["n_tasks"])
+        tasks = min(TASKS_SHARING if shares else TASKS_ALONE, self.options["n_tasks"])
         return replace(self, rounds=self.rounds // 2, options={**self.options, "n_tasks": tasks})
 
     @property
@@ -47,7 +47,7 @@ class Workload:
 def workloads() -> dict[str, Workload]:
     """Return all workloads by name."""
     noisy = {**_common(25, 4), "noise_std": 1.0}
-    alone = {**_common(25, 4), "unrelated": True}
+    alone = {**_common(10, 4), "unrelated": True}
     unequal = {**_common(1000, 4), "dim": 50, "unequal": True}
     every = [
         _synthetic(10, 2, trials=5),
@@ -56,9 +56,9 @@ def workloads() -> dict[str, Workload]:
         _synthetic(100, 8),
         _of("noise", "noise 1, T=25 r=4", noisy, related=True),
         _of("unequal", "unequal, T=1000 r=4", unequal, rounds=20, related=True),
-        _of("unrelated", "unrelated, T=25", alone),
-        _pairs("digits", 200),
-        _pairs("mnist", 100),
+        _of("unrelated", "unrelated, T=10", alone),
+        _pairs("digits", 100),
+        _pairs("mnist", 40),
     ]
     return {workload.name: workload for workload in every}
 

@@ -227,11 +227,11 @@ def check_values(phi: Floats) -> None:
 
 def check_rewards(rewards: ArrayLike, n_asked: int) -> NDArray[np.float64]:
     """Return the rewards, (m,), as finite numbers, or refuse them."""
-    y: NDArray[np.float64] = np.ascontiguousarray(rewards, np.float64)
+    y: NDArray[np.float64] = np.asarray(rewards, np.float64)
     if y.shape != (n_asked,):
         raise DataError(f"expected a reward for each of {n_asked} decisions, got {y.shape}")
     if are_at_most(y, LARGEST):
-        return y
+        return np.ascontiguousarray(y)
     if not np.isfinite(y).all():
         first = int(np.flatnonzero(~np.isfinite(y))[0])
         raise DataError(

@@ -98,7 +98,7 @@ class Histories:
         full = np.flatnonzero(self.sizes > max(longest, self.width))
         if not len(full):
             return
-        self._sort()
+        self.sort()
         owners, F = self.flat
         replaced = np.isin(owners, full)
         parts = [self.rows(np.array([slot]), int(self.sizes[slot]))[0] for slot in full]
@@ -110,11 +110,15 @@ class Histories:
         )
 
     def rows(self, slots: Codes, length: int) -> Doubles:
-        """Return the first rows of some slots, (m, length, width), 0 where there are none."""
-        self._sort()
-        assert self._starts is not None
+        """Return the first rows of some slots, (m, length, width), 0 where there are none.
+
+        Where all slots are asked for, a few at a time, :meth:`sort` before.
+        """
         steps = np.arange(length)
-        places = np.minimum(self._starts[slots, None] + steps, self.used - 1)
+        if self._starts is not None:
+            places = np.minimum(self._starts[slots, None] + steps, self.used - 1)
+        else:
+            places = self._found(slots, steps)
         held = self._rows[places]
         held[steps >= self.sizes[slots, None]] = 0
         return np.asarray(held)
@@ -130,7 +134,19 @@ class Histories:
         counts = np.bincount(owners, weights=F[:, -2] ** 2, minlength=len(self.sizes))
         return float(counts[slots].sum())
 
-    def _sort(self) -> None:
+    def _found(self, slots: Codes, steps: Codes) -> Codes:
+        """Return where rows of some slots are, (m, steps); anywhere, where there are none."""
+        owners = self._owners[: self.used]
+        wanted = np.zeros(len(self.sizes), bool)
+        wanted[slots] = True
+        places = np.flatnonzero(wanted[owners])
+        places = places[np.argsort(owners[places], kind="stable")]
+        if not len(places):
+            return np.zeros((len(slots), len(steps)), np.int64)
+        starts = np.searchsorted(owners[places], slots)
+        return np.asarray(places[np.minimum(starts[:, None] + steps, len(places) - 1)])
+
+    def sort(self) -> None:
         """Sort rows by slot, so that those of each are together."""
         if self._starts is None:
             order = np.argsort(self._owners[: self.used], kind="stable")

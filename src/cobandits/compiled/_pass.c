@@ -71,8 +71,16 @@ static long longest_task(const int64_t *offsets, long n_tasks, long n_rows) {
     return longest;
 }
 
+/* Return a product of counts, or -1 where one is negative or it is larger than any buffer. */
+static long product(long a, long b, long c) {
+    long both, all;
+    if (a < 0 || b < 0 || c < 0 || __builtin_mul_overflow(a, b, &both) || __builtin_mul_overflow(both, c, &all))
+        return -1;
+    return all;
+}
+
 static int has_length(const Py_buffer *buffer, long length, size_t itemsize, const char *name) {
-    if ((size_t)buffer->len == (size_t)length * itemsize) return 1;
+    if (length >= 0 && buffer->len % itemsize == 0 && buffer->len / (long)itemsize == length) return 1;
     PyErr_Format(PyExc_ValueError, "%s holds %zd bytes, expected %ld numbers of %zu bytes", name,
                  buffer->len, length, itemsize);
     return 0;
@@ -89,9 +97,9 @@ static PyObject *py_least_squares(PyObject *self, PyObject *args) {
         return NULL;
     size_t size = is_double ? sizeof(double) : sizeof(float);
     long n_rows = rewards.len / size, n_tasks = offsets.len / sizeof(int64_t) - 1;
-    if (!has_length(&rows, n_rows * dim, size, "rows") || !has_length(&B, dim * rank, size, "B") ||
-        !has_length(&penalty, rank * rank, size, "penalty") ||
-        !has_length(&W, n_tasks * rank, size, "W") || !has_length(&grad, rank * dim, size, "grad") ||
+    if (!has_length(&rows, product(n_rows, dim, 1), size, "rows") || !has_length(&B, product(dim, rank, 1), size, "B") ||
+        !has_length(&penalty, product(rank, rank, 1), size, "penalty") ||
+        !has_length(&W, product(n_tasks, rank, 1), size, "W") || !has_length(&grad, product(rank, dim, 1), size, "grad") ||
         !has_length(&costs, n_tasks, sizeof(double), "costs"))
         goto done;
     long longest = longest_task(offsets.buf, n_tasks, n_rows);
@@ -131,9 +139,9 @@ static PyObject *py_residuals(PyObject *self, PyObject *args) {
         return NULL;
     size_t size = is_double ? sizeof(double) : sizeof(float);
     long n_rows = rewards.len / size, n_tasks = offsets.len / sizeof(int64_t) - 1;
-    if (!has_length(&rows, n_rows * dim, size, "rows") ||
-        !has_length(&thetas, n_tasks * dim, size, "thetas") ||
-        !has_length(&G, n_tasks * dim, size, "G") ||
+    if (!has_length(&rows, product(n_rows, dim, 1), size, "rows") ||
+        !has_length(&thetas, product(n_tasks, dim, 1), size, "thetas") ||
+        !has_length(&G, product(n_tasks, dim, 1), size, "G") ||
         !has_length(&costs, n_tasks, sizeof(double), "costs"))
         goto done;
     if (longest_task(offsets.buf, n_tasks, n_rows) < 0) {
@@ -169,9 +177,9 @@ static PyObject *py_pull_backs(PyObject *self, PyObject *args) {
     size_t size = is_double ? sizeof(double) : sizeof(float);
     long n_tasks = offsets.len / sizeof(int64_t) - 1;
     long n_rows = n_values > 0 ? values.len / size / n_values : -1;
-    if (!has_length(&rows, n_rows * dim, size, "rows") ||
-        !has_length(&values, n_rows * n_values, size, "values") ||
-        !has_length(&out, n_tasks * n_values * dim, size, "out"))
+    if (!has_length(&rows, product(n_rows, dim, 1), size, "rows") ||
+        !has_length(&values, product(n_rows, n_values, 1), size, "values") ||
+        !has_length(&out, product(n_tasks, n_values, dim), size, "out"))
         goto done;
     if (longest_task(offsets.buf, n_tasks, n_rows) < 0) {
         PyErr_SetString(PyExc_ValueError, "offsets out of range: they run backwards or leave the rows");

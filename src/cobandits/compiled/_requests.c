@@ -44,10 +44,10 @@ static inline double sum(wide v) {
 TARGET static void add_errors(const double *thetas, const int64_t *places, const double *rows, double *sums,
                               long n_rows, long n_rivals, long width) {
     for (long m = 0; m < n_rows; m++) {
-        const double *x = rows + m * (width + 1), *theta = thetas + places[m] * n_rivals * width;
         if (places[m] < 0) continue;
-        for (long c = 0; c < n_rivals; c += 2, theta += 2 * width) { /* two at a time: x is loaded once */
-            const double *other = c + 1 < n_rivals ? theta + width : theta;
+        const double *x = rows + m * (width + 1), *first_theta = thetas + places[m] * n_rivals * width;
+        for (long c = 0; c < n_rivals; c += 2) { /* two at a time: x is loaded once */
+            const double *theta = first_theta + c * width, *other = c + 1 < n_rivals ? theta + width : theta;
             wide first = {0}, second = {0};
             long j = 0;
             for (; j + WIDE <= width; j += WIDE) {
@@ -82,8 +82,16 @@ static PyObject *py_are_codes(PyObject *self, PyObject *args) {
     return PyBool_FromLong(fine);
 }
 
+/* Return a product of counts, or -1 where one is negative or it is larger than any buffer. */
+static long product(long a, long b, long c) {
+    long both, all;
+    if (a < 0 || b < 0 || c < 0 || __builtin_mul_overflow(a, b, &both) || __builtin_mul_overflow(both, c, &all))
+        return -1;
+    return all;
+}
+
 static int fits(const Py_buffer *buffer, long length, const char *name) {
-    if ((size_t)buffer->len == (size_t)length * sizeof(double)) return 1; /* also of an int64_t */
+    if (length >= 0 && buffer->len % sizeof(double) == 0 && buffer->len / (long)sizeof(double) == length) return 1;
     PyErr_Format(PyExc_ValueError, "%s holds %zd bytes, expected %ld numbers", name, buffer->len, length);
     return 0;
 }
@@ -95,7 +103,7 @@ static PyObject *py_take_rows(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*y*w*ll", &arms, &chosen, &out, &n_arms, &dim)) return NULL;
     long n_asked = chosen.len / sizeof(int64_t);
     const int64_t *k = chosen.buf;
-    if (!fits(&arms, n_asked * n_arms * dim, "arms") || !fits(&out, n_asked * dim, "out")) goto done;
+    if (!fits(&arms, product(n_asked, n_arms, dim), "arms") || !fits(&out, product(n_asked, dim, 1), "out")) goto done;
     for (long m = 0; m < n_asked; m++) {
         if (k[m] < 0 || k[m] >= n_arms) {
             PyErr_Format(PyExc_ValueError, "arm %lld of %ld", (long long)k[m], n_arms);
@@ -118,7 +126,8 @@ static PyObject *py_add_errors(PyObject *self, PyObject *args) {
     long width = n_rows > 0 ? rows.len / sizeof(double) / n_rows - 1 : 0;
     long n_places = width > 0 && n_rivals > 0 ? thetas.len / sizeof(double) / (n_rivals * width) : 0;
     const int64_t *place = places.buf;
-    if (!fits(&rows, n_rows * (width + 1), "rows") || !fits(&thetas, n_places * n_rivals * width, "thetas"))
+    if (!fits(&rows, product(n_rows, width + 1, 1), "rows") ||
+        !fits(&thetas, product(n_places, n_rivals, width), "thetas"))
         goto done;
     for (long m = 0; m < n_rows; m++)
         if (place[m] >= n_places) {

@@ -36,7 +36,7 @@ def draw(probabilities: Floats, rng: np.random.Generator) -> tuple[Codes, Floats
     return chosen, probabilities[np.arange(m), chosen]
 
 
-def winning(values: Floats, factors: Floats, arms: Codes) -> Floats:
+def winning(values: Floats, factors: Floats, arms: Codes, own: Floats | None = None) -> Floats:
     """Return the probability that an arm has the highest value, (m,), for Gaussian values.
 
     The orthant probability of the differences, by Genz's separation of variables on a lattice
@@ -51,6 +51,8 @@ def winning(values: Floats, factors: Floats, arms: Codes) -> Floats:
         A root of the covariance: ``cov(values) = factors factors'``.
     arms : (m,)
         The arm that is asked for, in each row.
+    own : (m, K), optional
+        Standard deviations of what is independent between the arms, and comes in addition.
 
     Examples
     --------
@@ -63,6 +65,9 @@ def winning(values: Floats, factors: Floats, arms: Codes) -> Floats:
     lead = values[rows, arms][:, None] - values[rows[:, None], others]
     D = factors[rows, arms][:, None, :] - factors[rows[:, None], others]  # (m, K - 1, q)
     C = D @ D.transpose(0, 2, 1)
+    if own is not None:
+        C += (own[rows, arms] ** 2)[:, None, None]
+        C[:, np.arange(K - 1), np.arange(K - 1)] += own[rows[:, None], others] ** 2
     hardest = np.argsort(lead / np.sqrt(np.einsum("mii->mi", C) + _SMALLEST), axis=1)  # first
     lead, others = lead[rows[:, None], hardest], others[rows[:, None], hardest]
     L = _cholesky(C[rows[:, None, None], hardest[:, :, None], hardest[:, None, :]])

@@ -130,7 +130,7 @@ class Explanations:
 
 
 def explain(heads: Heads | None, counts: Codes, task: int) -> Explanation:
-    """Explain one task; of the others, O(T q^2) for q directions of the posteriors."""
+    """Explain one task, in O(T d^2) for T tasks of d features."""
     (code,) = check_tasks([task], len(counts)).tolist()
     heads = _learned(heads)
     asked = np.array([code])
@@ -146,7 +146,7 @@ def explain(heads: Heads | None, counts: Codes, task: int) -> Explanation:
 
 
 def explain_all(heads: Heads | None, counts: Codes) -> Explanations:
-    """Explain all tasks; O(T q^3) for q directions of the posteriors, a few tasks at a time."""
+    """Explain all tasks, in O(T (d^2 + q^3)) for posteriors of q directions, a few at a time."""
     heads, everyone = _learned(heads), np.arange(len(counts))
     spectrum = heads.prior.spectrum
     return Explanations(
@@ -205,7 +205,7 @@ def _nearest(heads: Heads, counts: Codes, task: int) -> tuple[Neighbour, ...]:
 def _uncertainty(heads: Heads, tasks: Codes) -> Doubles:
     """Return the standard deviations of a typical arm's expected reward, (m,)."""
     q, prior = heads.posteriors.dim, heads.prior
-    M = _second_moment(heads)
+    M = heads.second_moment
     variances = heads.noises[tasks] - prior.noise  # outside of the posteriors' directions
     for block in blocks(len(tasks), 8 * q * q):
         S = heads.posteriors.unpacked(tasks[block])  # (b, q, q), S S' is the covariance
@@ -215,14 +215,7 @@ def _uncertainty(heads: Heads, tasks: Codes) -> Doubles:
 
 def _uncertainty_before(heads: Heads) -> float:
     """Return the same before a task's first reward."""
-    known = float(np.trace(_second_moment(heads)))
-    return float(np.sqrt(known + heads.prior.outside(heads.posteriors.dim)))
-
-
-def _second_moment(heads: Heads) -> Doubles:
-    """Return that of a typical arm in the coordinates of the posteriors, (q, q)."""
-    L = heads.prior.whitening(heads.posteriors.dim)
-    return np.asarray(L.T @ heads.prior.spread @ L)
+    return float(np.sqrt(np.trace(heads.second_moment) + heads.elsewhere))
 
 
 def _covariance(heads: Heads) -> Doubles:

@@ -30,11 +30,13 @@ Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Explore = Literal["needed", "always", "never"]
+Beliefs = tuple[Doubles, Doubles, Doubles]
 Unsettled = tuple[Codes, Doubles, Doubles, Doubles]  # tasks, rows, squared errors, expected ones
 
 _EXPLORES = ("needed", "always", "never")
 _GROWTH = 1.25  # of the rewards, after which the prior is learned again
 _KNOWN = 6  # times the directions over the rewards: what is left unknown by diverse rewards
+_A_FEW = 4  # rewards
 _UNSETTLED = 64  # rewards that only heads have learned, at most, and no more than there are tasks
 
 
@@ -93,6 +95,7 @@ class Shared(Policy):
         self._contest, self._alarm = Contest(), Alarm(self.n_tasks)
         self._heads: Heads | None = None
         self._counts: Codes = np.zeros(self.n_tasks, np.int64)
+        self._counts_whole = self._counts.copy()  # when a task's theta was last learned whole
         self._lowest, self._highest = np.inf, -np.inf  # reward
         self._unsettled: list[Unsettled] = []
         self._n_unsettled = 0  # rewards
@@ -139,10 +142,9 @@ class Shared(Policy):
         chosen, beliefs = best, None
         if others:
             sampled = best < 0
-            values, factors = beliefs = self._beliefs(heads, tasks[sampled], arms[sampled])
-            z = rng.standard_normal((len(values), factors.shape[2]))
+            beliefs = self._beliefs(heads, tasks[sampled], arms[sampled])
             chosen = best.copy()
-            chosen[sampled] = (values + np.einsum("mkq,mq->mk", factors, z)).argmax(axis=1)
+            chosen[sampled] = _drawn(*beliefs, rng).argmax(axis=1)
         if self.floor:
             chosen = np.where(rng.random(m) < self.floor, rng.integers(K, size=m), chosen)
         return chosen, partial(_chances, best, beliefs, chosen, self.floor, K)
@@ -153,26 +155,28 @@ class Shared(Policy):
             return np.full((m, K), 1 / K)
         if self.explore == "never":
             return _floored(greedy(self._heads.values(tasks, arms)), self.floor, K)
-        values, factors = self._beliefs(self._heads, tasks, arms)
-        shares = np.stack([winning(values, factors, np.full(m, k)) for k in range(K)], axis=1)
+        values, factors, own = self._beliefs(self._heads, tasks, arms)
+        shares = np.stack([winning(values, factors, np.full(m, k), own) for k in range(K)], axis=1)
         return _floored(shares / shares.sum(axis=1, keepdims=True), self.floor, K)
 
-    def _beliefs(self, heads: Heads, tasks: Codes, arms: Floats) -> tuple[Doubles, Doubles]:
-        """Return the values of the arms, (m, K), and a root of the covariance to sample with."""
-        values, factors, before = heads.beliefs(tasks, arms)
+    def _beliefs(self, heads: Heads, tasks: Codes, arms: Floats) -> Beliefs:
+        """Return the values of the arms, (m, K), and what to sample with: see ``Heads.beliefs``."""
+        values, factors, own, before = heads.beliefs(tasks, arms)
         if self.explore == "needed":
-            factors *= np.sqrt(self._need(tasks, heads, values, factors, before))[:, :, None]
-        return values, factors
+            variances = np.einsum("mkq,mkq->mk", factors, factors) + own**2
+            shares = np.sqrt(self._need(tasks, heads, values, variances, before))
+            factors, own = factors * shares[:, :, None], own * shares
+        return values, factors, own
 
     def _need(
-        self, tasks: Codes, heads: Heads, values: Doubles, factors: Doubles, before: Doubles
+        self, tasks: Codes, heads: Heads, values: Doubles, variances: Doubles, before: Doubles
     ) -> Doubles:
         """Return the share of each arm's variance to sample with, (m, K); see the class."""
         n = self._counts[tasks, None]
         sure = self._alarm.calibration
         if self._lowest == self._highest:  # nobody knows yet what could be gained
             return np.full(values.shape, sure)
-        variances = np.maximum(np.einsum("mkq,mkq->mk", factors, factors), np.finfo(float).tiny)
+        variances = np.maximum(variances, np.finfo(float).tiny)
         known = np.where(n > 0, _known(heads) / np.maximum(n, 1), 0) * before
         best = values.max(axis=1, keepdims=True)
         most = np.maximum(best, self._highest - heads.thetas[tasks, -1:])
@@ -221,9 +225,24 @@ class Shared(Policy):
         errors = self._contest.errors_with(self._histories.slots[tasks], F)
         kept = self._histories.kept(tasks)
         self._histories.add(*((tasks, F) if kept.all() else (tasks[kept], F[kept])))
+        self._unsettled, self._n_unsettled = [], 0
         self._histories.give_up(tasks[~kept])
         self._contest.errors, self._alarm = errors, alarm
-        self._unsettled, self._n_unsettled = [], 0
+        self._renew_grown(tasks)
+
+    def _renew_grown(self, tasks: Codes) -> None:
+        """Learn the thetas whole of tasks with a quarter more rewards, and a few, than last time.
+
+        Where all tasks ask as often, the prior is learned before that.
+        """
+        assert self._heads is not None
+        grown = self._counts[tasks] > _GROWTH * self._counts_whole[tasks] + _A_FEW
+        if self._heads.are_narrow and grown.any():
+            slots = np.unique(self._histories.slots[tasks[grown]])
+            slots = slots[slots >= 0]
+            self._heads.renew(self._histories, slots)
+            renewed = self._histories.tasks[slots]
+            self._counts_whole[renewed] = self._counts[renewed]
 
     def _learn_all(self, tasks: Codes, F: Doubles) -> None:
         """Learn the prior and all posteriors from all rows and these new ones; all or nothing."""
@@ -242,6 +261,7 @@ class Shared(Policy):
         self._alarm, self._due = alarm, due
         self._unsettled, self._n_unsettled = [], 0
         self._count(tasks[-new:], F[-new:, -1])
+        self._counts_whole = self._counts.copy()
 
     def _refit(self, tasks: Codes, F: Doubles, errors: Doubles, *, new: int, room: int) -> None:
         """Learn the prior from all rows and these, and every task's posterior under it.
@@ -255,6 +275,7 @@ class Shared(Policy):
         histories.give_up(tasks[~kept])
         unkept = np.flatnonzero(histories.slots[tasks[-new:]] < 0) - new  # some may be given up
         histories.compress(2 * histories.width)
+        histories.sort()
         settings = self._contest.winner(errors)
         try:
             learned = improved(histories, self._contest.prior, settings)
@@ -306,18 +327,26 @@ def _joined(parts: list[Unsettled]) -> Unsettled:
     return tasks, F, squares, expected
 
 
+def _drawn(values: Doubles, factors: Doubles, own: Doubles, rng: np.random.Generator) -> Doubles:
+    """Draw the values of arms, (m, K)."""
+    z = rng.standard_normal((len(values), factors.shape[2]))
+    drawn = values + np.einsum("mkq,mq->mk", factors, z)
+    return np.asarray(drawn + own * rng.standard_normal(own.shape) if own.any() else drawn)
+
+
 def _floored(probabilities: Floats, floor: float, n_arms: int) -> Floats:
     return (1 - floor) * probabilities + floor / n_arms
 
 
 def _chances(
-    best: Codes, beliefs: tuple[Doubles, Doubles] | None, chosen: Codes, floor: float, n_arms: int
+    best: Codes, beliefs: Beliefs | None, chosen: Codes, floor: float, n_arms: int
 ) -> Floats:
     """Return the probabilities of chosen arms, (m,): the best one, or -1 where it is sampled."""
     chances = (chosen == best).astype(np.float64)
     if beliefs is not None:
         sampled = best < 0
-        chances[sampled] = winning(*beliefs, chosen[sampled])
+        values, factors, own = beliefs
+        chances[sampled] = winning(values, factors, chosen[sampled], own)
     return _floored(chances, floor, n_arms)
 
 

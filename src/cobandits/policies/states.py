@@ -59,6 +59,7 @@ def save(policy: Shared, path: str | Path) -> None:
     }
     arrays: Arrays = {
         "counts": policy._counts,
+        "counts_whole": policy._counts_whole,
         "usual": policy._alarm.usual,
         "gained_tasks": np.array(list(policy._alarm.gained), np.int64),
         "gained": np.array(list(policy._alarm.gained.values()), np.float64),
@@ -108,6 +109,8 @@ def _heads_arrays(heads: Heads) -> Arrays:
     return {
         "coordinates": heads.prior.coordinates.matrix,
         "covariance": heads.prior.covariance,
+        "variances": heads.prior.variances,
+        "vectors": heads.prior.vectors,
         "spread": heads.prior.spread,
         "directions": heads.directions,
         "thetas": heads.thetas,
@@ -127,6 +130,9 @@ def _made(kind: type[Shared], header: Header, arrays: Arrays) -> Shared:
     policy.changes = tuple(int(change) for change in header["changes"])
     policy._seen, policy._due = _count(header, "seen"), _count(header, "due")
     policy._counts = counts
+    policy._counts_whole = _codes(arrays, "counts_whole", counts.shape)
+    if (policy._counts_whole > counts).any():
+        raise _refused("counts_whole above counts")
     if counts.sum() != policy._seen:
         raise _refused(f"counts of {counts.sum()} rewards, expected {policy._seen}")
     policy._alarm = _alarm(header["alarm"], arrays, policy.n_tasks)
@@ -243,6 +249,10 @@ def _heads(header: Header, arrays: Arrays, n_tasks: int, dim: int) -> Heads:
         noise=_variance(header["prior"], "noise"),
         spread=_doubles(arrays, "spread", square),
     )
+    variances = _doubles(arrays, "variances", square[:1])
+    if not variances.min() > 0:
+        raise _refused(f"{variances.min()} in variances, which are above 0")
+    prior.remember(variances, _doubles(arrays, "vectors", square))
     directions = _doubles(arrays, "directions", (None, dim + 1))
     if not 0 < len(directions) <= prior.coordinates.dim:
         raise _refused(f"{len(directions)} directions, there are {prior.coordinates.dim}")
@@ -250,8 +260,8 @@ def _heads(header: Header, arrays: Arrays, n_tasks: int, dim: int) -> Heads:
     heads.directions = directions
     heads.thetas = _doubles(arrays, "thetas", heads.thetas.shape)
     heads.noises = _doubles(arrays, "noises", heads.noises.shape)
-    if heads.noises.min() <= 0:
-        raise _refused(f"{heads.noises.min()} in noises, which are above 0")
+    if not heads.noises.min() >= prior.noise > 0:
+        raise _refused(f"{heads.noises.min()} in noises, the least is {prior.noise}, above 0")
     posteriors = heads.posteriors
     posteriors.means = _doubles(arrays, "means", posteriors.means.shape)
     posteriors.roots = _doubles(arrays, "roots", posteriors.roots.shape)

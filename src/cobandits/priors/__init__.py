@@ -9,10 +9,11 @@ regression of its own with the ridge that suits the data. What is between the tw
 """
 
 from cobandits.priors.contest import Contest, different_rivals
-from cobandits.priors.learning import Settings, blocks, improved
+from cobandits.priors.learning import Block, Settings, blocks, improved
 from cobandits.priors.prior import Coordinates, Prior
 
 __all__ = [
+    "Block",
     "Contest",
     "Coordinates",
     "Prior",

@@ -120,9 +120,20 @@ def improved(histories: Histories, prior: Prior | None, settings: Settings) -> L
     most = min(_MOST, _MOST_WORK / (rows * coordinates.dim**2))
     for _ in range(int(np.clip(_EFFORT * len(slots) / rows, _FEWEST, max(_FEWEST, most)))):
         prior = taken(prior, expected(held, prior), sharing)
-    flat = (block.features.reshape(-1, coordinates.dim) for block in held)
-    prior = replace(prior, spread=np.asarray(sum(Z.T @ Z for Z in flat) / n))
+    prior = replace(prior, spread=_spread(held, n))
     return Learned(prior, expected(held, prior), held)
+
+
+def _spread(held: list[Block], n: float) -> Doubles:
+    """Return the second moment of the features, (p, p), whose n rows were compressed.
+
+    Of few rows, correlations are mostly chance: they are drawn to 0.
+    """
+    p = held[0].features.shape[2]
+    flat = (block.features.reshape(-1, p) for block in held)
+    second: Doubles = np.asarray(sum(Z.T @ Z for Z in flat), np.float64) / n
+    alone: Doubles = np.diag(np.diag(second))
+    return np.asarray((n * second + p * alone) / (n + p))
 
 
 def experienced(histories: Histories, dim: int) -> Codes:

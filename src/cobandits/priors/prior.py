@@ -66,7 +66,7 @@ class Prior:
     covariance: Doubles  # (p, p), of thetas in these coordinates
     offset: float  # reward that is expected before features are looked at
     noise: float  # variance of the noise
-    spread: Doubles  # (p, p), second moment of the features in these coordinates
+    spread: Doubles  # (p, p), second moment of the features in these coordinates, as far as known
 
     @classmethod
     def vague(cls, histories: Histories) -> Prior:
@@ -107,6 +107,15 @@ class Prior:
         """How many directions tasks share: those that are far wider than the narrow ones."""
         narrow = self._directions[0][len(self.covariance) // 4]
         return int((self.spectrum > _DISTINCT * narrow).sum())
+
+    def remember(self, variances: Doubles, vectors: Doubles) -> None:
+        """Take the directions as they were computed before: their signs are a matter of chance."""
+        self.__dict__["_directions"] = variances, vectors
+
+    @property
+    def variances(self) -> Doubles:
+        """The variances of the prior's directions, (p,), rising."""
+        return self._directions[0]
 
     @property
     def vectors(self) -> Doubles:
