@@ -67,6 +67,9 @@ class Alarm:
 
     def _weigh(self, tasks: Codes, gains: Doubles, most: float) -> None:
         """Add gains to the evidence, for it at most so much of each task."""
+        if self.evidence + float(gains.sum()) <= 0:  # whatever is counted of each task
+            self.evidence, self.gained = 0.0, {}
+            return
         self.evidence += float(np.minimum(gains, 0).sum())
         self.gained = dict(self.gained)
         up = np.flatnonzero(gains > 0)

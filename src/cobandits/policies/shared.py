@@ -192,8 +192,8 @@ class Shared(Policy):
         if self._heads is None or self._seen + len(tasks) >= self._due:
             self._learn_all(tasks, F)
         else:
-            self._heads.check(F)
             if self._n_unsettled >= min(_UNSETTLED, max(8, self.n_tasks)):
+                self._heads.check(F)  # before anything changes
                 self._settle()
             self._unsettled.append((tasks.copy(), F, *self._heads.learn(tasks, F)))
             self._n_unsettled += len(tasks)
@@ -236,8 +236,10 @@ class Shared(Policy):
         Where all tasks ask as often, the prior is learned before that.
         """
         assert self._heads is not None
+        if not self._heads.are_narrow:
+            return
         grown = self._counts[tasks] > _GROWTH * self._counts_whole[tasks] + _A_FEW
-        if self._heads.are_narrow and grown.any():
+        if grown.any():
             slots = np.unique(self._histories.slots[tasks[grown]])
             slots = slots[slots >= 0]
             self._heads.renew(self._histories, slots)

@@ -17,7 +17,7 @@ from cobandits.priors.learning import (
     taken,
 )
 from cobandits.priors.prior import Prior
-from cobandits.requests import add_errors
+from cobandits.requests import add_errors, are_codes
 
 __all__ = ["Contest", "different_rivals"]
 
@@ -48,8 +48,11 @@ class Contest:
         """Return the errors with those of new rows ``[phi, 1, y]``, (m, d + 2)."""
         if not len(self.thetas):
             return self.errors
-        known = (slots >= 0) & (slots < len(self.places))
-        places = np.where(known, self.places[np.where(known, slots, 0)], -1)
+        if are_codes(slots, len(self.places)):
+            places = self.places[slots]
+        else:
+            known = (slots >= 0) & (slots < len(self.places))
+            places = np.where(known, self.places[np.where(known, slots, 0)], -1)
         errors = np.zeros(self.thetas.shape[1])
         add_errors(errors, self.thetas, places, rows)
         return self.errors + errors[_numbers(self.settings)]
