@@ -79,9 +79,14 @@ class Heads:
         return self._narrowing.second_moment
 
     @property
+    def most_directions(self) -> int:
+        """In how many directions :meth:`renew` moves thetas."""
+        return self._wholes.dim
+
+    @property
     def are_narrow(self) -> bool:
         """Whether thetas have parts that only :meth:`renew` moves."""
-        return self.posteriors.dim < self._wholes.dim
+        return self.posteriors.dim < self.most_directions
 
     def renew(self, histories: Histories, slots: Codes) -> None:
         """Learn the thetas of some slots whole, from all of their rows."""

@@ -354,8 +354,8 @@ def _chances(
 
 def _estimated(heads: Heads) -> Estimate:
     """Return the thetas of all tasks, without the intercept; the widest directions come first."""
-    thetas, dim = heads.thetas[:, :-1], heads.prior.coordinates.dim
-    basis, _ = np.linalg.qr(heads.prior.root(dim)[:-1, ::-1])
+    thetas = heads.thetas[:, :-1]
+    basis, _ = np.linalg.qr(heads.prior.root(heads.most_directions)[:-1, ::-1])
     return Estimate(
         basis=basis,
         weights=basis.T @ thetas.T,
