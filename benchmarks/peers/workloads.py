@@ -56,7 +56,7 @@ def workloads() -> dict[str, Workload]:
         _synthetic(100, 8),
         _of("noise", "noise 1, T=25 r=4", noisy, related=True),
         _of("unequal", "unequal, T=1000 r=4", unequal, rounds=20, related=True),
-        _of("unrelated", "unrelated, T=10", alone),
+        _of("unrelated", "unrelated, T=10", alone, trials=10),
         _pairs("digits", 100),
         _pairs("mnist", 40),
     ]
