@@ -45,7 +45,8 @@ def measure(
         wanted = _wheel(place) if library == OURS else f"{library}=={version}"
         subprocess.run([sys.executable, "-m", "venv", place / "venv"], check=True)
         python = str(place / "venv" / "bin" / "python")
-        pip, _ = _timed([python, *_PIP, "install", "--no-cache-dir", wanted])
+        words = [python, *_PIP, "install", "--no-cache-dir", wanted]
+        pip, _ = _timed(words if library == "numpy" else [*words, "numpy"])  # arms are arrays
         words = ["-m", "benchmarks.peers.first", adapter, peer, json.dumps(dict(parameters))]
         _, first = _timed([python, *words])
         return Install(pip=pip, first=float(first))

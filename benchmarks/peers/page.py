@@ -215,8 +215,8 @@ def _on_costs() -> str:
         "T=100 r=8 by the number of decisions, with every refit; plays run beside each other. "
         "Memory is what a play adds at its peak to the process, imports and rounds aside. "
         "`pip install` is into a fresh environment without a cache, with all that a library "
-        "needs; the first decision includes the import. Lines are those of the learner's class in "
-        "`benchmarks/peers/adapters` and of what it calls there."
+        "needs and NumPy; the first decision includes the import. Lines are those of the learner's "
+        "class in `benchmarks/peers/adapters` and of what it calls there."
     )
 
 
