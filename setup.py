@@ -42,9 +42,9 @@ def extension(name: str, *headers: str) -> Extension:
 
 setup(
     ext_modules=[
-        extension("_pass", "_pass_kernel.h"),
-        extension("_posterior"),
-        extension("_requests"),
+        extension("_pass", "_buffers.h", "_pass_kernel.h"),
+        extension("_posterior", "_buffers.h"),
+        extension("_requests", "_buffers.h"),
     ],
     cmdclass={"build_ext": BuildExt},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED else {},

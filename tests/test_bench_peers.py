@@ -15,9 +15,12 @@ from dataclasses import asdict, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from benchmarks.peers import (
     __main__ as tool,
@@ -45,6 +48,7 @@ from benchmarks.peers.runs import FailedError, MissingError, Runner
 from benchmarks.peers.speed import Size, Speed, _means, measure
 from benchmarks.peers.tuning import Run
 from benchmarks.peers.workloads import Workload, quick, workloads
+from cobandits.decisions import Decisions
 from cobandits.environments import Synthetic
 from cobandits.policies import Shared
 from cobandits.simulate import simulate
@@ -76,13 +80,13 @@ class AtRandom:
         assert rewards.shape == tasks.shape
 
 
-def peer(name: str, library: str, **others: object) -> Peer:
-    usual: dict[str, object] = {"module": "numpy", "make": AtRandom, "grid": {}}
+def peer(name: str, library: str, **others: Any) -> Peer:
+    usual: dict[str, Any] = {"module": "numpy", "make": AtRandom, "grid": {}}
     told = {**usual, "exact": True, "shares": False, **others}
-    return Peer(name=name, library=library, **told)  # type: ignore[arg-type]
+    return Peer(name=name, library=library, **told)
 
 
-def trial(number: int, regret: float, **others: float) -> Trial:
+def trial(number: int, regret: float, **others: Any) -> Trial:
     usual = Trial(
         trial=number,
         regret=regret,
@@ -93,7 +97,7 @@ def trial(number: int, regret: float, **others: float) -> Trial:
         peak=10**8,
         added=10**6,
     )
-    return replace(usual, **others)  # type: ignore[arg-type]
+    return replace(usual, **others)
 
 
 def ran(*regrets: float) -> Run:
@@ -150,8 +154,8 @@ def made_up() -> Found:
 
 
 @pytest.mark.parametrize("module", [code, found, losses, page, play, runs, tuning])
-def test_the_examples_in_docstrings_hold(module: object) -> None:
-    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
+def test_the_examples_in_docstrings_hold(module: ModuleType) -> None:
+    assert doctest.testmod(module).failed == 0
 
 
 def test_peers_have_names_of_their_own_and_values_to_try() -> None:
@@ -202,8 +206,8 @@ def test_workloads_are_as_announced() -> None:
 # ---- plays
 
 
-def told(name: str, **others: object) -> Play:
-    usual: dict[str, object] = {
+def told(name: str, **others: Any) -> Play:
+    usual: dict[str, Any] = {
         "environment": TINY.environment,
         "options": TINY.options,
         "rounds": 6,
@@ -212,7 +216,7 @@ def told(name: str, **others: object) -> Play:
         "choices": ({},),
         "limit": 60.0,
     }
-    return Play(peer=name, **{**usual, **others})  # type: ignore[arg-type]
+    return Play(peer=name, **{**usual, **others})
 
 
 def test_a_play_is_that_of_the_library() -> None:
@@ -223,7 +227,7 @@ def test_a_play_is_that_of_the_library() -> None:
         name = "seeded"
         rng = np.random.default_rng(play.seed_of(7, 1))
 
-        def decide(self, tasks, arms, rng):  # type: ignore[no-untyped-def]
+        def decide(self, tasks: ArrayLike, arms: ArrayLike, rng: np.random.Generator) -> Decisions:
             return super().decide(tasks, arms, self.rng)
 
     environment = Synthetic(dim=4, n_tasks=6, rank=1)

@@ -140,8 +140,8 @@ def _on_regret(found: Found) -> str:
 
 def _absences(found: Found) -> str:
     told = {
-        "too slow": "*too slow*: not run, since an update at 784 features takes it 16 to 110 ms, "
-        "and a play with its tuning would take up to half an hour.",
+        "too slow": "*too slow*: not run, since an update inverts or factorises a matrix of 784 x "
+        "784 numbers.",
         "more than": "*more than ... s*: stopped at the limit, for all trials or for one of "
         "tuning.",
     }

@@ -7,6 +7,7 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include "_buffers.h"
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -69,21 +70,6 @@ static long longest_task(const int64_t *offsets, long n_tasks, long n_rows) {
         if (count > longest) longest = count;
     }
     return longest;
-}
-
-/* Return a product of counts, or -1 where one is negative or it is larger than any buffer. */
-static long product(long a, long b, long c) {
-    long both, all;
-    if (a < 0 || b < 0 || c < 0 || __builtin_mul_overflow(a, b, &both) || __builtin_mul_overflow(both, c, &all))
-        return -1;
-    return all;
-}
-
-static int has_length(const Py_buffer *buffer, long length, size_t itemsize, const char *name) {
-    if (length >= 0 && buffer->len % itemsize == 0 && buffer->len / (long)itemsize == length) return 1;
-    PyErr_Format(PyExc_ValueError, "%s holds %zd bytes, expected %ld numbers of %zu bytes", name,
-                 buffer->len, length, itemsize);
-    return 0;
 }
 
 static PyObject *py_least_squares(PyObject *self, PyObject *args) {

@@ -7,6 +7,7 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include "_buffers.h"
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -219,23 +220,8 @@ TARGET static void spread(const double *roots, const int64_t *tasks, const doubl
     }
 }
 
-/* Return a product of counts, or -1 where one is negative or it is larger than any buffer. */
-static long product(long a, long b, long c) {
-    long both, all;
-    if (a < 0 || b < 0 || c < 0 || __builtin_mul_overflow(a, b, &both) || __builtin_mul_overflow(both, c, &all))
-        return -1;
-    return all;
-}
-
 /* Return how many numbers a packed root has, or -1. */
 static long triangle(long dim) { return dim < 0 || dim > 1L << 30 ? -1 : dim * (dim + 1) / 2; }
-
-static int has_length(const Py_buffer *buffer, long length, const char *name) {
-    if (length >= 0 && buffer->len % sizeof(double) == 0 && buffer->len / (long)sizeof(double) == length) return 1;
-    PyErr_Format(PyExc_ValueError, "%s holds %zd bytes, expected %ld numbers of %zu bytes", name,
-                 buffer->len, length, sizeof(double));
-    return 0;
-}
 
 static int are_tasks(const Py_buffer *tasks, long n_tasks) {
     const int64_t *t = tasks->buf;
@@ -254,9 +240,9 @@ static PyObject *py_learn(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "w*w*w*y*y*y*l", &roots, &means, &log_volumes, &tasks, &rows, &rewards, &dim))
         return NULL;
     long n_tasks = log_volumes.len / sizeof(double), n_rows = tasks.len / sizeof(int64_t);
-    if (!has_length(&roots, product(n_tasks, triangle(dim), 1), "roots") ||
-        !has_length(&means, product(n_tasks, dim, 1), "means") || !has_length(&rows, product(n_rows, dim, 1), "rows") ||
-        !has_length(&rewards, n_rows, "rewards") || !are_tasks(&tasks, n_tasks))
+    if (!has_length(&roots, product(n_tasks, triangle(dim), 1), sizeof(double), "roots") ||
+        !has_length(&means, product(n_tasks, dim, 1), sizeof(double), "means") || !has_length(&rows, product(n_rows, dim, 1), sizeof(double), "rows") ||
+        !has_length(&rewards, n_rows, sizeof(double), "rewards") || !are_tasks(&tasks, n_tasks))
         goto done;
     double *scratch = malloc(sizeof(double) * (dim + LANES));
     if (!scratch) {
@@ -284,11 +270,11 @@ static PyObject *py_learn_heads(PyObject *self, PyObject *args) {
     long dim = n_tasks > 0 ? means.len / sizeof(double) / n_tasks : 0;
     long width = n_tasks > 0 ? thetas.len / sizeof(double) / n_tasks : 0;
     heads h = {roots.buf, means.buf, log_volumes.buf, thetas.buf, noises.buf, directions.buf, dim, width};
-    if (!has_length(&roots, product(n_tasks, triangle(dim), 1), "roots") ||
-        !has_length(&means, product(n_tasks, dim, 1), "means") || !has_length(&thetas, product(n_tasks, width, 1), "thetas") ||
-        !has_length(&noises, n_tasks, "noises") || !has_length(&directions, product(dim, width, 1), "directions") ||
-        !has_length(&rows, product(n_rows, width + 1, 1), "rows") || !has_length(&squares, n_rows, "squares") ||
-        !has_length(&expected, n_rows, "expected") || !are_tasks(&tasks, n_tasks))
+    if (!has_length(&roots, product(n_tasks, triangle(dim), 1), sizeof(double), "roots") ||
+        !has_length(&means, product(n_tasks, dim, 1), sizeof(double), "means") || !has_length(&thetas, product(n_tasks, width, 1), sizeof(double), "thetas") ||
+        !has_length(&noises, n_tasks, sizeof(double), "noises") || !has_length(&directions, product(dim, width, 1), sizeof(double), "directions") ||
+        !has_length(&rows, product(n_rows, width + 1, 1), sizeof(double), "rows") || !has_length(&squares, n_rows, sizeof(double), "squares") ||
+        !has_length(&expected, n_rows, sizeof(double), "expected") || !are_tasks(&tasks, n_tasks))
         goto done;
     double *scratch = malloc(sizeof(double) * (2 * dim + LANES));
     if (!scratch) {
@@ -319,10 +305,10 @@ static PyObject *py_greedy(PyObject *self, PyObject *args) {
     long dim = width > 0 ? directions.len / sizeof(double) / width : 0;
     long n_arms = n_asked > 0 && d > 0 ? arms.len / sizeof(double) / (n_asked * d) : 0;
     heads h = {roots.buf, NULL, NULL, thetas.buf, noises.buf, directions.buf, dim, width};
-    if (!has_length(&roots, product(n_tasks, triangle(dim), 1), "roots") ||
-        !has_length(&thetas, product(n_tasks, width, 1), "thetas") || !has_length(&directions, product(dim, width, 1), "directions") ||
-        !has_length(&counts, n_tasks, "counts") || !has_length(&arms, product(n_asked, n_arms, d), "arms") ||
-        !has_length(&chosen, n_asked, "chosen") || !are_tasks(&tasks, n_tasks))
+    if (!has_length(&roots, product(n_tasks, triangle(dim), 1), sizeof(double), "roots") ||
+        !has_length(&thetas, product(n_tasks, width, 1), sizeof(double), "thetas") || !has_length(&directions, product(dim, width, 1), sizeof(double), "directions") ||
+        !has_length(&counts, n_tasks, sizeof(double), "counts") || !has_length(&arms, product(n_asked, n_arms, d), sizeof(double), "arms") ||
+        !has_length(&chosen, n_asked, sizeof(double), "chosen") || !are_tasks(&tasks, n_tasks))
         goto done;
     if (n_asked > 0 && n_arms < 1) {
         PyErr_SetString(PyExc_ValueError, "there are no arms");
@@ -352,8 +338,8 @@ static PyObject *py_spread(PyObject *self, PyObject *args) {
     long size = triangle(dim), n_asked = tasks.len / sizeof(int64_t);
     long n_tasks = size > 0 ? roots.len / sizeof(double) / size : 0;
     long each = product(n_asked, dim, 1), n_arms = each > 0 ? arms.len / (long)sizeof(double) / each : 0;
-    if (!has_length(&roots, product(n_tasks, size, 1), "roots") || !has_length(&arms, product(n_asked, n_arms, dim), "arms") ||
-        !has_length(&out, product(n_asked, n_arms, dim), "out") || !are_tasks(&tasks, n_tasks))
+    if (!has_length(&roots, product(n_tasks, size, 1), sizeof(double), "roots") || !has_length(&arms, product(n_asked, n_arms, dim), sizeof(double), "arms") ||
+        !has_length(&out, product(n_asked, n_arms, dim), sizeof(double), "out") || !are_tasks(&tasks, n_tasks))
         goto done;
     Py_BEGIN_ALLOW_THREADS;
     spread(roots.buf, tasks.buf, arms.buf, out.buf, n_asked, n_arms, dim);

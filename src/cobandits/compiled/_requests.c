@@ -5,6 +5,7 @@
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include "_buffers.h"
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -82,20 +83,6 @@ static PyObject *py_are_codes(PyObject *self, PyObject *args) {
     return PyBool_FromLong(fine);
 }
 
-/* Return a product of counts, or -1 where one is negative or it is larger than any buffer. */
-static long product(long a, long b, long c) {
-    long both, all;
-    if (a < 0 || b < 0 || c < 0 || __builtin_mul_overflow(a, b, &both) || __builtin_mul_overflow(both, c, &all))
-        return -1;
-    return all;
-}
-
-static int fits(const Py_buffer *buffer, long length, const char *name) {
-    if (length >= 0 && buffer->len % sizeof(double) == 0 && buffer->len / (long)sizeof(double) == length) return 1;
-    PyErr_Format(PyExc_ValueError, "%s holds %zd bytes, expected %ld numbers", name, buffer->len, length);
-    return 0;
-}
-
 static PyObject *py_take_rows(PyObject *self, PyObject *args) {
     Py_buffer arms, chosen, out;
     long n_arms, dim;
@@ -103,7 +90,7 @@ static PyObject *py_take_rows(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*y*w*ll", &arms, &chosen, &out, &n_arms, &dim)) return NULL;
     long n_asked = chosen.len / sizeof(int64_t);
     const int64_t *k = chosen.buf;
-    if (!fits(&arms, product(n_asked, n_arms, dim), "arms") || !fits(&out, product(n_asked, dim, 1), "out")) goto done;
+    if (!has_length(&arms, product(n_asked, n_arms, dim), sizeof(double), "arms") || !has_length(&out, product(n_asked, dim, 1), sizeof(double), "out")) goto done;
     for (long m = 0; m < n_asked; m++) {
         if (k[m] < 0 || k[m] >= n_arms) {
             PyErr_Format(PyExc_ValueError, "arm %lld of %ld", (long long)k[m], n_arms);
@@ -126,8 +113,8 @@ static PyObject *py_add_errors(PyObject *self, PyObject *args) {
     long width = n_rows > 0 ? rows.len / sizeof(double) / n_rows - 1 : 0;
     long n_places = width > 0 && n_rivals > 0 ? thetas.len / sizeof(double) / (n_rivals * width) : 0;
     const int64_t *place = places.buf;
-    if (!fits(&rows, product(n_rows, width + 1, 1), "rows") ||
-        !fits(&thetas, product(n_places, n_rivals, width), "thetas"))
+    if (!has_length(&rows, product(n_rows, width + 1, 1), sizeof(double), "rows") ||
+        !has_length(&thetas, product(n_places, n_rivals, width), sizeof(double), "thetas"))
         goto done;
     for (long m = 0; m < n_rows; m++)
         if (place[m] >= n_places) {
