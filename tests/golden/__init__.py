@@ -48,7 +48,7 @@ def clicks(asked: Round, chosen: Codes) -> Floats:
 def little_memory() -> Iterator[None]:
     """Hold rows of a few tasks only, and posteriors in four directions."""
     with (
-        mock.patch("cobandits.histories._MOST_BYTES", 8 * 1000),
+        mock.patch("cobandits.histories._MOST_BYTES", 1),
         mock.patch("cobandits.policies.wholes._MOST_BYTES", 1),
     ):
         yield
