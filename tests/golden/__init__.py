@@ -156,9 +156,9 @@ def play(scenario: Scenario, forced: Codes | None = None) -> Trajectory:
     With ``forced``, the decisions of all requests in turn, it learns from these instead.
     """
     world, rng = scenario.world, np.random.default_rng(5)
-    policy = Shared(dim=world.dim, n_tasks=world.n_tasks, **scenario.setting)
     shares, chosen, chances, weights, uncertainty = [], [], [], [], []
     with scenario.within():
+        policy = Shared(dim=world.dim, n_tasks=world.n_tasks, **scenario.setting)
         for n, asked in enumerate(scenario.batches()):
             shares.append(policy.probabilities(asked.tasks, asked.arms))
             if forced is None:
