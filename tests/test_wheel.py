@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+
+from tools.check_dist import check_sources, found
 
 ROOT = Path(__file__).parents[1]
 CORE = ("LICENSE", "README.md", "pyproject.toml", "setup.py")
@@ -68,3 +71,43 @@ def test_a_failed_compilation_is_an_error_where_the_extension_is_required(
     with pytest.raises(subprocess.CalledProcessError) as failed:
         wheel(checkout)
     assert b"this does not compile" in failed.value.stdout + failed.value.stderr
+
+
+def folder_with(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [
+        ([], "there are one sdist and one wheel"),
+        (["a-1.tar.gz", "a-1-py3-none-any.whl"], "expected -cp311-abi3-"),
+        (["a-1.tar.gz", "a-1-cp311-cp311-manylinux_2_17_x86_64.whl"], "expected -cp311-abi3-"),
+    ],
+)
+def test_a_folder_without_the_right_wheel_is_refused(
+    tmp_path: Path, names: list[str], why: str
+) -> None:
+    with pytest.raises(SystemExit, match=why):
+        found(folder_with(tmp_path, *names))
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="compares with a git checkout")
+def test_an_sdist_is_compared_with_the_tracked_files(tmp_path: Path) -> None:
+    listed = subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).splitlines()
+    tracked = {name for name in listed if not name.startswith(".")}
+    check_sources(sdist_of(tmp_path, tracked | {"PKG-INFO"}))
+    for other in (tracked - {"examples/explain.py"}, tracked | {"docs/untracked.md"}):
+        with pytest.raises(
+            SystemExit, match=r"only: \['(examples/explain.py|docs/untracked.md)'\]"
+        ):
+            check_sources(sdist_of(tmp_path, other))
+
+
+def sdist_of(folder: Path, names: set[str]) -> Path:
+    with tarfile.open(folder / "cobandits-1.tar.gz", "w:gz") as archive:
+        for name in names:
+            archive.addfile(tarfile.TarInfo(f"cobandits-1/{name}"))
+    return folder / "cobandits-1.tar.gz"
