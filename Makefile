@@ -112,4 +112,4 @@ dist: setup ## sdist and wheel in dist/, checked in an empty environment outside
 clean: ## remove .venv and .venv-peers, caches and built files; results/ stays
 	rm -rf $(VENV) $(PEERS) build dist src/*.egg-info src/cobandits/compiled/_*.so
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find src tests benchmarks examples tools -name __pycache__ -prune -exec rm -rf {} +
