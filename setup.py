@@ -5,9 +5,11 @@ NumPy. Set COBANDITS_EXTENSION=required to make a failed build an error instead.
 """
 
 import os
+import shutil
 import sysconfig
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 # A free-threaded Python has no limited API: there the extension is built for that version alone.
@@ -25,6 +27,23 @@ class BuildExt(build_ext):
         """Build one extension."""
         ext.extra_compile_args = FLAGS.get(self.compiler.compiler_type, [])
         super().build_extension(ext)
+
+
+class BdistWheel(bdist_wheel):
+    """Make a wheel of what is built now, and tag it by what it holds."""
+
+    def run(self) -> None:
+        """Build in empty folders; without compiled code the wheel is for every platform."""
+        build = self.get_finalized_command("build")
+        for folder in (build.build_lib, build.build_temp, self.bdist_dir):
+            shutil.rmtree(folder, ignore_errors=True)
+        self.run_command("build")
+        self.skip_build = True
+        compiled = self.get_finalized_command("build_ext").get_outputs()
+        if not any(map(os.path.exists, compiled)):
+            self.distribution.ext_modules = []
+            self.root_is_pure = True
+        super().run()
 
 
 def extension(name: str, *headers: str) -> Extension:
@@ -46,6 +65,6 @@ setup(
         extension("_posterior", "_buffers.h"),
         extension("_requests", "_buffers.h"),
     ],
-    cmdclass={"build_ext": BuildExt},
+    cmdclass={"bdist_wheel": BdistWheel, "build_ext": BuildExt},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED else {},
 )
