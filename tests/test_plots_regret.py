@@ -12,10 +12,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.text import Text
 from numpy.typing import NDArray
-from scipy import stats
 
 from cobandits import plots
-from cobandits.plots.regret import interval
+from cobandits.intervals import t_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,21 +37,12 @@ def texts(figure: Figure) -> set[str]:
     return {text.get_text() for text in figure.axes[0].texts}
 
 
-def test_the_interval_is_students() -> None:
-    values = np.random.default_rng(0).standard_normal((5, 3))
-    mean, half = interval(values)
-    low, high = stats.t.interval(0.95, 4, loc=values.mean(axis=0), scale=stats.sem(values))
-    np.testing.assert_allclose(mean - half, low)
-    np.testing.assert_allclose(mean + half, high)
-    assert interval(values[:1])[1].tolist() == [0, 0, 0]
-
-
 def test_lines_are_means_and_bands_intervals() -> None:
     curves = rising(10, 20)
     (axes,) = plots.regret(curves).axes
     for line, band, trials in zip(axes.get_lines(), axes.collections, curves.values(), strict=True):
         assert isinstance(band, PolyCollection)
-        mean, half = interval(np.array(trials))
+        mean, half = t_interval(np.array(trials))
         np.testing.assert_allclose(np.asarray(line.get_ydata(), float), np.mean(trials, axis=0))
         np.testing.assert_array_equal(line.get_xdata(), np.arange(1, 41))
         corners = np.concatenate([path.vertices for path in band.get_paths()])

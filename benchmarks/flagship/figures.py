@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.flagship.kept import Play
 from benchmarks.report import Target
 from cobandits import policies
-from cobandits.plots.regret import interval
+from cobandits.intervals import t_interval
 
 __all__ = [
     "BASELINES",
@@ -64,7 +64,7 @@ class Cell:
 
     def half(self, policy: str) -> float:
         """Return half of the 95 % t-interval of the mean."""
-        return float(interval(np.asarray(self.regrets[policy]))[1])
+        return float(t_interval(np.asarray(self.regrets[policy]))[1])
 
     def ratio(self, other: str, policy: str = SHARED) -> float:
         """Return the mean regret as a share of another's; ``BEST`` is the best baseline's."""

@@ -15,7 +15,7 @@ from benchmarks.peers.speed import Speed
 from benchmarks.peers.tuning import Run
 from benchmarks.peers.workloads import Workload
 from benchmarks.timing import geometric_mean
-from cobandits.plots.regret import interval
+from cobandits.intervals import t_interval
 
 __all__ = ["LARGE", "SHARED", "Found", "Measure", "Ratio"]
 
@@ -85,7 +85,7 @@ class Found:
 
     def half(self, peer: str, workload: str) -> float:
         """Return half of the 95 % t-interval of the mean."""
-        return float(interval(self.regrets(peer, workload))[1])
+        return float(t_interval(self.regrets(peer, workload))[1])
 
     def best(self, workload: str, among: Sequence[str] | None = None) -> str | None:
         """Return who has the least mean regret, of some or of all."""
@@ -97,7 +97,7 @@ class Found:
     def ratio(self, peer: str, other: str, workload: str) -> Ratio:
         """Return the regret of a peer as a share of another's."""
         ours, theirs = self.regrets(peer, workload), self.regrets(other, workload)
-        _, half = interval(ours - theirs)
+        _, half = t_interval(ours - theirs)
         return Ratio(value=float(ours.mean() / theirs.mean()), half=float(half / theirs.mean()))
 
     def to_best(self, workload: str) -> tuple[str, Ratio] | None:

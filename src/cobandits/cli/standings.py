@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cobandits.cli.output import number
+from cobandits.intervals import t_interval
 from cobandits.lab import Record
-from cobandits.plots.regret import interval
 
 __all__ = ["Standings", "print_standings", "standings"]
 
@@ -110,7 +110,7 @@ def _column(records: Sequence[Record], name: str) -> Floats:
 
 
 def _shown(values: Floats) -> str:
-    mean, half = interval(values)
+    mean, half = t_interval(values)
     return number(float(mean)) + (f" ± {number(float(half))}" if len(values) > 1 else "")
 
 

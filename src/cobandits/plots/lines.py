@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.intervals import t_interval
 from cobandits.plots.labels import label_beside
 from cobandits.plots.looks import look
-from cobandits.plots.regret import interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ def mean_line(axes: Axes, x: Floats, trials: Floats, name: str) -> tuple[float, 
 
     The interval does not reach below the least trial, which keeps it on a log scale.
     """
-    mean, half = interval(trials)
+    mean, half = t_interval(trials)
     low = np.maximum(mean - half, trials.min(axis=0))
     return _line(axes, x, (low, mean, mean + half), name)
 

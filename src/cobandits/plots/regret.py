@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
+from cobandits.intervals import t_interval
 from cobandits.plots.labels import label_beside
 from cobandits.plots.style import COLOURS, DASHES, MARKERS, ink, new_figure, note, style
 
@@ -17,28 +17,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["interval", "regret"]
+__all__ = ["regret"]
 
 Floats = NDArray[np.float64]
 
 _FAR = 2.5  # a line that ends so many times above the middle one may leave the picture
-
-
-def interval(trials: Floats) -> tuple[Floats, Floats]:
-    """Return the mean over trials, the first axis, and half of its 95 % t-interval.
-
-    The half width of one trial is 0: nothing is known of it.
-
-    >>> mean, half = interval(np.array([1.0, 3.0]))
-    >>> float(mean), round(float(half), 1)
-    (2.0, 12.7)
-    """
-    n = len(trials)
-    mean = np.asarray(trials.mean(axis=0))
-    if n == 1:
-        return mean, np.zeros_like(mean)
-    error = trials.std(axis=0, ddof=1) / np.sqrt(n)
-    return mean, np.asarray(stdtrit(n - 1, 0.975) * error)
 
 
 def regret(curves: Mapping[str, Sequence[Floats]], setting: str = "") -> Figure:
@@ -91,7 +74,7 @@ class _Line(NamedTuple):
 
 def _line(axes: Axes, trials: Floats, index: int) -> _Line:
     """Draw the mean and the interval over trials, (trial, N)."""
-    mean, half = interval(trials)
+    mean, half = t_interval(trials)
     rounds = np.arange(1, len(mean) + 1)
     colour, spacing = COLOURS[index % len(COLOURS)], max(1, len(mean) // 6)
     axes.plot(

@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.stats import binomtest
 
+from cobandits.intervals import t_interval
 from cobandits.lab.claims.base import FEW, Case, Claim, listed, number
 from cobandits.lab.claims.evidence import Evidence, Fitted, Setting
-from cobandits.plots.regret import interval
 
 __all__ = ["contracts", "faster", "little_from_trace_norm", "saturates"]
 
@@ -157,7 +157,7 @@ def contracts(evidence: Evidence) -> Claim:
 
 def _kept_on_average(rates: Sequence[_Rates]) -> bool:
     """Tell whether the mean contraction is below the bound, in the mean over trials."""
-    margin, half = interval(np.array([rate.bound - rate.mean for rate in rates]))
+    margin, half = t_interval(np.array([rate.bound - rate.mean for rate in rates]))
     return bool(margin > (half if len(rates) >= FEW else 0))
 
 

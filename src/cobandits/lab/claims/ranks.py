@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.intervals import t_interval
 from cobandits.lab.claims.base import FEW, Case, Claim, listed, number
 from cobandits.lab.claims.evidence import EVERY_ROUND, Evidence, Setting
-from cobandits.plots.regret import interval
 
 __all__ = ["rank_free"]
 
@@ -76,7 +76,7 @@ def _pairs(
 def _factor(one: Floats, other: Floats) -> float:
     """Return the factor between two regrets, at least 1, at the near end of its interval."""
     n = min(len(one), len(other))
-    mean, half = interval(np.log(one[:n] / other[:n]))
+    mean, half = t_interval(np.log(one[:n] / other[:n]))
     return float(np.exp(max(0.0, abs(float(mean)) - (float(half) if n >= FEW else 0))))
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.intervals import t_interval
 from cobandits.lab.claims.base import FEW, Case, Claim, listed, number
 from cobandits.lab.claims.evidence import EVERY_ROUND, NAMES, OURS, Evidence, Setting
-from cobandits.plots.regret import interval
 
 __all__ = ["Duel", "below_bound", "duels", "lead_grows", "lowest"]
 
@@ -38,7 +38,7 @@ class Duel:
     @property
     def lead(self) -> tuple[float, float]:
         """By how much ours is lower: the mean over trials and half of its 95 % interval."""
-        mean, half = interval(self.theirs - self.ours)
+        mean, half = t_interval(self.theirs - self.ours)
         return float(mean), float(half)
 
     @property
@@ -197,7 +197,7 @@ def _slope(group: Sequence[Duel]) -> Floats:
 
 
 def _rises(slope: Floats) -> bool:
-    mean, half = interval(slope)
+    mean, half = t_interval(slope)
     return bool(mean > (half if len(slope) >= FEW else 0))
 
 
