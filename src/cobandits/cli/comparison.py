@@ -106,7 +106,9 @@ class Comparison:
 class Curves:
     """The errors by iteration that a picture needs."""
 
-    errors: dict[str, list[Floats]] = field(default_factory=dict)  # a trial after the other
+    errors: dict[str, list[NDArray[np.float64]]] = field(
+        default_factory=dict
+    )  # a trial after the other
 
     def add(self, name: str, fitted: Estimate, problem: Problem) -> None:
         """Keep the errors of a fit; of one without iterations, its error."""

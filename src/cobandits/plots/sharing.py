@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.plots.fits import _name
+from cobandits.plots.labels import label_points
 from cobandits.plots.style import BLUE, GREY, ink, new_figure, new_row, note, style
 from cobandits.policies.explained import Explanations
 
@@ -135,7 +135,7 @@ def _draw_plane(figure: Figure, axes: Axes, shown: Explanations) -> None:
     alike = "; similar angles, similar choices" if shown.rank else ""
     note(axes, f"{_present(shown)}{alike}")
     remote = np.argsort(-np.hypot(first, second), kind="stable")
-    _name(figure, axes, (first, second), tasks.tolist(), remote, few=0)
+    label_points(figure, axes, (first, second), tasks.tolist(), remote, few=0)
 
 
 def _draw_dots(figure: Figure, axes: Axes, places: tuple[Doubles, Doubles], rewards: Codes) -> None:
