@@ -179,7 +179,7 @@ class Threads(Cell):
     def steps(self) -> int:
         return 1
 
-    def record(self, progress: object = None) -> Record:
+    def measure(self, progress: object = None) -> Record:
         pools = threadpoolctl.threadpool_info()
         later = int(os.environ.get("OPENBLAS_NUM_THREADS", "0"))
         return {"threads": [*(pool["num_threads"] for pool in pools), later]}
@@ -393,13 +393,13 @@ def test_an_error_names_its_cell_and_takes_no_result_with_it(jobs: int) -> None:
 def test_errors_stay_in_their_tree(
     error: CobanditsError, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Simulation, "record", _raising(error))
+    monkeypatch.setattr(Simulation, "measure", _raising(error))
     with pytest.raises(kind, match=r"thompson.*trial 1: odd"):
         list(run_all([CELL]))
 
 
 def test_a_bug_keeps_its_type_and_names_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Simulation, "record", _raising(ZeroDivisionError("bug")))
+    monkeypatch.setattr(Simulation, "measure", _raising(ZeroDivisionError("bug")))
     with pytest.raises(ZeroDivisionError) as failed:
         list(run_all([CELL]))
     assert "trial=1" in failed.value.__notes__[0]
@@ -418,7 +418,7 @@ class Dies(Threads):
 
     kind: ClassVar[str] = "dies"
 
-    def record(self, progress: object = None) -> Record:
+    def measure(self, progress: object = None) -> Record:
         os._exit(9)
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from cobandits import environments, estimators
 from cobandits.environments import Synthetic
-from cobandits.lab.cells import Cell, Estimation, Record, Simulation
+from cobandits.lab import Cell, Estimation, Record, Simulation
 from cobandits.lab.panels import Panel, Scale, available
 from cobandits.lab.panels.reading import theory
 from cobandits.theory import Theory

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from cobandits.cli.results import Result
 from cobandits.lab import Experiment
-from cobandits.lab.pages import markdown, write_page
-from cobandits.lab.report import write_experiment
+from cobandits.lab.pages import markdown, write_experiment, write_page
 from cobandits.lab.reproduction import facts
 
 __all__ = ["write_pages"]

@@ -16,7 +16,7 @@ from cobandits.cli.interrupts import RESUMABLE, interruptible
 from cobandits.cli.output import plot_directory
 from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
-from cobandits.lab import Reproduction, claims
+from cobandits.lab import Reproduction
 from cobandits.lab import report as reports
 from cobandits.lab import reproduce as run_and_draw
 from cobandits.lab.panels import Panel, Scale, available
@@ -104,7 +104,7 @@ def _summarise(done: Reproduction) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("the paper says", ratio=3)
     table.add_column("here", ratio=2)
-    for claim in claims.check(done.records):
+    for claim in done.claims:
         table.add_row(Text(claim.text), Text(claim.outcome))
     console.print(table)
     print(

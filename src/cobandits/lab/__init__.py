@@ -4,8 +4,9 @@ An experiment is a list of cells. A cell is plain data, and its record depends o
 where it runs, in which order and beside which others does not matter.
 """
 
-from cobandits.lab.cells import Cell, Estimation, Record, Simulation
+from cobandits.lab.cells import Cell, Estimation, Simulation
 from cobandits.lab.experiments import Candidate, Experiment, read_experiments, told_rank
+from cobandits.lab.records import Record
 from cobandits.lab.reproduction import Reproduction, reproduce
 from cobandits.lab.runner import in_order, run_all
 from cobandits.lab.store import Store

@@ -1,4 +1,4 @@
-"""Pages that hold all they show: from a template, with pictures inside."""
+"""Pages made from templates, with their pictures inside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from cobandits.files import write_whole
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["Rows", "data_uri", "markdown", "picture_file", "render", "write_page"]
+__all__ = [
+    "Rows",
+    "data_uri",
+    "markdown",
+    "picture_file",
+    "render",
+    "write_experiment",
+    "write_page",
+]
 
 Rows = Sequence[Mapping[str, str]]  # a table: every row has the same columns
 
@@ -37,6 +45,44 @@ def write_page(path: Path, text: str) -> None:
         raise ConfigurationError(
             f"cannot write {path}: {error.strerror}; make room or name another directory"
         ) from error
+
+
+def write_experiment(
+    out: str | Path,
+    *,
+    title: str,
+    setting: str,
+    standings: Rows,
+    figures: Mapping[str, Path],
+    notes: Sequence[str] = (),
+    facts: Mapping[str, str] | None = None,
+) -> Path:
+    """Write ``report.html`` of a reader's own experiment; return its path.
+
+    Parameters
+    ----------
+    standings
+        One row per policy; every row has the same columns.
+    figures
+        The path of each picture, without .svg and .png, by its caption.
+    facts
+        The machine and the versions, by name.
+    """
+    pictures = [
+        {"caption": caption, "source": data_uri(picture_file(stem))}
+        for caption, stem in figures.items()
+    ]
+    content = {
+        "title": title,
+        "setting": setting,
+        "standings": standings,
+        "pictures": pictures,
+        "notes": notes,
+        "facts": facts or {},
+    }
+    page = Path(out, "report.html")
+    write_page(page, render("experiment.html.j2", content))
+    return page
 
 
 def picture_file(stem: Path) -> Path:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from cobandits.lab import claims
-from cobandits.lab.cells import Record
 from cobandits.lab.choices import CHOICES
 from cobandits.lab.claims import Claim, Duel, Verdict, number
-from cobandits.lab.pages import Rows, data_uri, picture_file, render, write_page
+from cobandits.lab.pages import data_uri, picture_file, render, write_page
 from cobandits.lab.panels import available
+from cobandits.lab.records import Record, configuration
 from cobandits.lab.reproduction import Reproduction
 
-__all__ = ["write", "write_experiment"]
+__all__ = ["write"]
 
 _TITLE = "Low-rank bandits by alternating descent: the paper's figures, run again"
 _ABOUT = (
@@ -50,48 +49,9 @@ def write(reproduction: Reproduction, out: str | Path) -> Path:
     return page
 
 
-def write_experiment(
-    out: str | Path,
-    *,
-    title: str,
-    setting: str,
-    standings: Rows,
-    figures: Mapping[str, Path],
-    notes: Sequence[str] = (),
-    facts: Mapping[str, str] | None = None,
-) -> Path:
-    """Write ``report.html`` of a reader's own experiment; return its path.
-
-    Parameters
-    ----------
-    standings
-        A policy a row; every row has the same columns.
-    figures
-        The path of each picture, without .svg and .png, by its caption.
-    facts
-        How it was run.
-    """
-    pictures = [
-        {"caption": caption, "source": data_uri(picture_file(stem))}
-        for caption, stem in figures.items()
-    ]
-    content = {
-        "title": title,
-        "setting": setting,
-        "standings": standings,
-        "pictures": pictures,
-        "notes": notes,
-        "facts": facts or {},
-    }
-    page = Path(out, "report.html")
-    write_page(page, render("experiment.html.j2", content))
-    return page
-
-
 def _content(reproduction: Reproduction) -> dict[str, object]:
     """Return all that the report says, by the names in its templates."""
-    found = claims.check(reproduction.records)
-    duels = claims.beyond(reproduction.records)
+    found, duels = reproduction.claims, claims.beyond(reproduction.evidence)
     return {
         "title": _TITLE,
         "about": _ABOUT,
@@ -226,9 +186,9 @@ def _caption(average: str, lines: Mapping[str, Sequence[Record]]) -> str:
 
 def _line(label: str, records: Sequence[Record]) -> dict[str, str]:
     """Tell what a line of a panel is, from what its cells say."""
-    said = [json.loads(str(record["configuration"])) for record in records]
-    names = {str(one.get("policy") or one.get("estimator")) for one in said}
-    parameters = [one.get("policy_parameters") or one.get("estimator_parameters") for one in said]
+    cells = [configuration(record) for record in records]
+    names = {str(one.get("policy") or one.get("estimator")) for one in cells}
+    parameters = [one.get("policy_parameters") or one.get("estimator_parameters") for one in cells]
     return {
         "line": label,
         "of": ", ".join(sorted(names)),

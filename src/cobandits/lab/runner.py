@@ -15,7 +15,8 @@ from typing import Protocol
 
 from cobandits.datasets import KNOWN
 from cobandits.errors import CobanditsError, ConfigurationError, DataError, MissingExtraError
-from cobandits.lab.cells import Cell, Record, Within
+from cobandits.lab.cells import Cell, Within
+from cobandits.lab.records import Record
 
 __all__ = ["Progress", "Results", "Runner", "in_order", "run_all"]
 

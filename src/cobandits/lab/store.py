@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from cobandits.errors import ConfigurationError, MissingExtraError
 from cobandits.files import write_whole
-from cobandits.lab.cells import Cell, Record
+from cobandits.lab.cells import Cell
+from cobandits.lab.records import Record
 from cobandits.lab.runner import Progress, Results, run_all
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.lab.cells import Cell, Parameters, Record, Simulation
-from cobandits.lab.panels.reading import array, by_tasks, ordered, scalar, theory
+from cobandits.lab.cells import Cell, Parameters, Simulation
+from cobandits.lab.panels.reading import by_tasks, ordered, theory
 from cobandits.lab.panels.tuned import Tuned
+from cobandits.lab.records import Record, array, scalar
 from cobandits.plots import Curves, regret_and_tasks, regret_by_tasks
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cobandits.lab.cells import Cell, Record
+from cobandits.lab.cells import Cell
+from cobandits.lab.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.lab.cells import Cell, Estimation, Parameters, Record, Simulation
+from cobandits.lab.cells import Cell, Estimation, Parameters, Simulation
 from cobandits.lab.panels.base import Panel, Scale
 from cobandits.lab.panels.families import TRACENORM, size_1, size_2
-from cobandits.lab.panels.reading import array, by_noise, ordered, scalar, theory
+from cobandits.lab.panels.reading import by_noise, ordered, theory
+from cobandits.lab.records import Record, array, scalar
 from cobandits.plots import Errors, errors_by_epoch, errors_by_iteration
 
 if TYPE_CHECKING:
