@@ -184,6 +184,13 @@ def test_no_trial_is_charged_for_the_first_fit(monkeypatch: pytest.MonkeyPatch) 
     assert comparison.setting == "d = 20, T = 12, r = 2, 15 rows a task, noise 0.001"
 
 
+def test_an_import_draws_no_data() -> None:
+    code = "from cobandits.environments import Synthetic; del Synthetic.problem; import {}"
+    modules = ("cobandits.cli.app", "cobandits.cli.comparison")
+    command = [sys.executable, "-c", code.format(", ".join(modules))]
+    subprocess.run(command, check=True, capture_output=True)
+
+
 def test_the_picture_of_a_comparison_is_written(run: Run, tmp_path: Path) -> None:
     directory = tmp_path / "made" / "here"
     result = run("estimate", *SMALL, "--trials", 2, "--json", "--plot", directory)

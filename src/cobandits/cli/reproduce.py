@@ -13,6 +13,7 @@ from rich.text import Text
 
 from cobandits import datasets
 from cobandits.cli.interrupts import RESUMABLE, interruptible
+from cobandits.cli.options import Jobs, Seed
 from cobandits.cli.output import plot_directory
 from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
@@ -28,26 +29,30 @@ _TRIALS, _QUICK_TRIALS = 100, 3
 _WIDTH = 80  # where the output is not a terminal, and at least
 
 
+Panels = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PANEL]...", help="As in the paper: 1a to 1i, 2a to 2e; or all."),
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help=f"{_QUICK_TRIALS} trials and fewer grid points.")
+]
+Trials = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="INT", help=f"Trials; {_TRIALS} in the paper (MNIST: 10)."),
+]
+Out = Annotated[
+    Path, typer.Option(metavar="DIR", help="Where results, figures and report are kept.")
+]
+
+
 def reproduce(
-    panel: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[PANEL]...", help="As in the paper: 1a to 1i, 2a to 2e; or all."),
-    ] = None,
+    panel: Panels = None,
     *,
-    quick: Annotated[
-        bool, typer.Option("--quick", help=f"{_QUICK_TRIALS} trials and fewer grid points.")
-    ] = False,
-    trials: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="INT", help=f"Trials; {_TRIALS} in the paper (MNIST: 10)."),
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="INT", help="Processes to run in.")] = 1,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="INT", help="The same seed gives the same results.")
-    ] = 0,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where results, figures and report are kept.")
-    ] = Path("results/reproduce"),
+    quick: Quick = False,
+    trials: Trials = None,
+    jobs: Jobs = 1,
+    seed: Seed = 0,
+    out: Out = Path("results/reproduce"),
 ) -> None:
     """Run the paper's experiments, draw its figures, and report which of its claims hold.
 
@@ -78,7 +83,7 @@ def reproduce(
 
 
 def _tell_of_mnist(panels: list[Panel], scale: Scale) -> None:
-    """Say that digits stand in for MNIST, where a panel would need it and it is not there."""
+    """Say which panels use digits in place of MNIST, which is not there."""
     if scale.mnist:
         return
     waiting = [panel.name for panel in panels if _uses(panel, scale, "digits")]
@@ -96,7 +101,7 @@ def _uses(panel: Panel, scale: Scale, environment: str) -> bool:
 
 
 def _summarise(done: Reproduction) -> None:
-    """Print the claims and their verdicts, and what was run."""
+    """Print the claims with their verdicts, and how many cells were run."""
     for note in done.notes:
         print(f"cobandits: {note}", file=sys.stderr)
     console = Console(highlight=False)

@@ -19,7 +19,7 @@ _EXACT = 1e-12  # errors below this are rounding: their ratio means nothing
 
 
 def print_comparison(runs: Sequence[Run], rank: int) -> None:
-    """Print medians over trials, an estimator a row, and what needs attention."""
+    """Print medians over trials, one row per estimator, and advice."""
     console = Console(highlight=False)
     console.width = max(_WIDTH, console.width) if sys.stdout.isatty() else _WIDTH
     table = Table(box=None, pad_edge=False, header_style="bold")
