@@ -5,15 +5,33 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
 from cobandits.errors import ConfigurationError
 from cobandits.plots.style import style
 
-__all__ = ["check_file", "number", "plot_directory", "to_json", "writing"]
+__all__ = ["check_file", "console", "new_table", "number", "plot_directory", "to_json", "writing"]
+
+_WIDTH = 80  # columns, at least
+
+
+def console(piped: int = _WIDTH) -> Console:
+    """Return a console of 80 columns or more; of ``piped`` columns where there is no terminal."""
+    made = Console(highlight=False)
+    made.width = max(_WIDTH, made.width) if sys.stdout.isatty() else piped
+    return made
+
+
+def new_table() -> Table:
+    """Return an empty table in the style of all commands."""
+    return Table(box=None, pad_edge=False, header_style="bold")
 
 
 @contextlib.contextmanager

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from cobandits import datasets
 from cobandits.cli.interrupts import RESUMABLE, interruptible
 from cobandits.cli.options import Jobs, Seed
-from cobandits.cli.output import plot_directory
+from cobandits.cli.output import console, new_table, plot_directory
 from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
 from cobandits.lab import Reproduction
@@ -26,7 +24,6 @@ from cobandits.progress import ProgressBar
 __all__ = ["reproduce"]
 
 _TRIALS, _QUICK_TRIALS = 100, 3
-_WIDTH = 80  # where the output is not a terminal, and at least
 
 
 Panels = Annotated[
@@ -104,14 +101,12 @@ def _summarise(done: Reproduction) -> None:
     """Print the claims with their verdicts, and how many cells were run."""
     for note in done.notes:
         print(f"cobandits: {note}", file=sys.stderr)
-    console = Console(highlight=False)
-    console.width = max(_WIDTH, console.width) if sys.stdout.isatty() else _WIDTH
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = new_table()
     table.add_column("the paper says", ratio=3)
     table.add_column("here", ratio=2)
     for claim in done.claims:
         table.add_row(Text(claim.text), Text(claim.outcome))
-    console.print(table)
+    console().print(table)
     print(
         f"\n{done.n_cells} cells, {done.n_run} of them run now; {done.seconds:.0f} s in all runs "
         f"({done.jobs} processes)."

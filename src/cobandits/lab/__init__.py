@@ -1,7 +1,7 @@
 """Experiments: policies side by side on the same rounds, over many trials.
 
 An experiment is a list of cells. A cell is plain data, and its record depends on nothing else:
-where it runs, in which order and beside which others does not matter.
+not on the order of the cells or the number of processes.
 """
 
 from cobandits.lab.cells import Cell, Estimation, Simulation

@@ -1,7 +1,7 @@
 """The smallest piece of an experiment: one policy, or one estimator, in one trial.
 
-A cell is plain data, and its record depends on nothing else (but for the times in it): where it
-runs, in which order and beside which others does not matter.
+A cell is plain data, and its record depends on nothing else, except for the times in it: not on
+the machine's load, the order of the cells or the number of processes.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Cell(ABC):
     @property
     def configuration(self) -> str:
         """The fields of the cell and the release that runs it, as JSON with sorted keys."""
-        said = {"release": _release(), "kind": self.kind, **asdict(self)}
+        content = {"release": _release(), "kind": self.kind, **asdict(self)}
         try:
-            return json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
+            return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ConfigurationError(
                 f"the parameters of {self} must be finite numbers, texts, true or false: {error}"
@@ -126,8 +126,8 @@ class Simulation(Cell):
         return self.rounds
 
     def __str__(self) -> str:
-        said = ",".join(f"{key}={value}" for key, value in self.policy_parameters.items())
-        policy = f"{self.policy}:{said}" if said else self.policy
+        parameters = ",".join(f"{key}={value}" for key, value in self.policy_parameters.items())
+        policy = f"{self.policy}:{parameters}" if parameters else self.policy
         return f"{policy} on {self.environment}, trial {self.trial}"
 
     def measure(self, progress: Within | None = None) -> Record:
@@ -144,8 +144,8 @@ class Simulation(Cell):
     @property
     def world(self) -> str:
         """The environment, its parameters, the rounds, the seed and the trial, as JSON."""
-        said = [self.environment, self.environment_parameters, self.rounds, self.seed, self.trial]
-        return json.dumps(said, sort_keys=True)
+        met = [self.environment, self.environment_parameters, self.rounds, self.seed, self.trial]
+        return json.dumps(met, sort_keys=True)
 
     def make_policy(self, environment: Environment) -> Policy:
         """Return a new policy for the environment."""
@@ -247,8 +247,8 @@ class _World:
 
 
 @lru_cache(maxsize=1)
-def _world(said: str, _file: tuple[int, ...]) -> _World:
-    name, parameters, *_ = json.loads(said)
+def _world(world: str, _file: tuple[int, ...]) -> _World:
+    name, parameters, *_ = json.loads(world)
     return _World(environments.make(name, parameters))
 
 

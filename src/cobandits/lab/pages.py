@@ -26,13 +26,13 @@ __all__ = [
 
 Rows = Sequence[Mapping[str, str]]  # a table: every row has the same columns
 
-_LARGEST = 150_000  # bytes of an SVG that is shown; of a larger one the PNG is
+_LARGEST = 150_000  # bytes of an SVG; of a larger one the PNG is shown
 _TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 _SIGNS = {"holds": "✓", "holds only if": "◐", "does not hold": "✗", "not tested": "–"}  # noqa: RUF001
 
 
 def render(template: str, content: Mapping[str, object]) -> str:
-    """Return a template of this package, filled."""
+    """Return a template of this package, filled with content."""
     return _environment().get_template(template).render(content)
 
 
@@ -86,13 +86,13 @@ def write_experiment(
 
 
 def picture_file(stem: Path) -> Path:
-    """Return which file of a picture to show: the SVG, or the PNG where that is too large."""
+    """Return the file of a picture to show: the SVG, or the PNG if that is too large."""
     svg = stem.with_name(stem.name + ".svg")
     return svg if svg.stat().st_size <= _LARGEST else stem.with_name(stem.name + ".png")
 
 
 def data_uri(path: Path) -> str:
-    """Return a picture as text that stands in a page."""
+    """Return a picture as a data URI."""
     content = base64.b64encode(path.read_bytes()).decode()
     return f"data:{_TYPES[path.suffix]};base64,{content}"
 
@@ -113,7 +113,7 @@ def markdown(rows: Rows) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text that stays in its cell of a table in Markdown."""
+    """Return a text in one line, as a cell of a Markdown table."""
     return " ".join(text.replace("|", "\\|").split())
 
 

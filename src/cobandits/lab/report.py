@@ -50,7 +50,7 @@ def write(reproduction: Reproduction, out: str | Path) -> Path:
 
 
 def _content(reproduction: Reproduction) -> dict[str, object]:
-    """Return all that the report says, by the names in its templates."""
+    """Return the content of the report, by the names in its templates."""
     found, duels = reproduction.claims, claims.beyond(reproduction.evidence)
     return {
         "title": _TITLE,
@@ -74,7 +74,7 @@ def _content(reproduction: Reproduction) -> dict[str, object]:
 
 
 def _tally(found: Sequence[Claim]) -> dict[str, int]:
-    """Return how many claims have each verdict, in the order of the verdicts."""
+    """Return the number of claims with each verdict."""
     counts = Counter(claim.verdict for claim in found)
     return {verdict: counts[verdict] for verdict in get_args(Verdict) if counts[verdict]}
 
@@ -106,7 +106,7 @@ def _environments(lines: Mapping[str, Sequence[Record]]) -> set[object]:
 
 
 def _stand_in(reproduction: Reproduction) -> list[str]:
-    """Tell if digits stand in for MNIST, and in which panels."""
+    """Return a notice on the panels with digits in place of MNIST, if there are any."""
     panels = [
         name for name, lines in reproduction.records.items() if "digits" in _environments(lines)
     ]
@@ -132,7 +132,7 @@ def _facts(reproduction: Reproduction) -> dict[str, str]:
 
 
 def _commands(reproduction: Reproduction) -> list[str]:
-    """Return what to give on a machine that has nothing of it yet."""
+    """Return the commands that repeat the run on a new machine."""
     met = set().union(*(_environments(lines) for lines in reproduction.records.values()))
     extras = "cli,sklearn" if met & {"digits", "mnist"} else "cli"
     fetch = ["cobandits data fetch mnist"] if "mnist" in met else []
@@ -185,7 +185,7 @@ def _caption(average: str, lines: Mapping[str, Sequence[Record]]) -> str:
 
 
 def _line(label: str, records: Sequence[Record]) -> dict[str, str]:
-    """Tell what a line of a panel is, from what its cells say."""
+    """Return the policy or estimator of a line, its parameters, and the number of runs."""
     cells = [configuration(record) for record in records]
     names = {str(one.get("policy") or one.get("estimator")) for one in cells}
     parameters = [one.get("policy_parameters") or one.get("estimator_parameters") for one in cells]
@@ -198,7 +198,7 @@ def _line(label: str, records: Sequence[Record]) -> dict[str, str]:
 
 
 def _ranges(parameters: Sequence[Mapping[str, Any]]) -> str:
-    """Return the values of each parameter; of several all, in order."""
+    """Return the values of each parameter, in order."""
     values: dict[str, set[Any]] = defaultdict(set)
     for one in parameters:
         for key, value in one.items():
@@ -217,7 +217,7 @@ def _rank(value: Any) -> tuple[bool, float, str]:
 
 
 def _beyond_rows(duels: Sequence[Duel]) -> list[dict[str, str]]:
-    """Return a row for each setting, with a column for each policy."""
+    """Return one row per setting, with one column per policy."""
     rivals = list(dict.fromkeys(duel.against for duel in duels))
     settings: dict[Any, dict[str, Duel]] = defaultdict(dict)
     for duel in duels:
@@ -235,7 +235,7 @@ def _beyond_rows(duels: Sequence[Duel]) -> list[dict[str, str]]:
 
 
 def _name(policy: str) -> str:
-    """Return what a policy is called, as the first word of something."""
+    """Return the name of a policy, with a capital letter."""
     name = claims.NAMES.get(policy, policy)
     return name[0].upper() + name[1:]
 

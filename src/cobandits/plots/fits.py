@@ -62,7 +62,7 @@ def _noise(std: float) -> str:
 
 
 def _value_axis(axes: Axes, values: Floats) -> None:
-    """Use a log scale where values differ much, and zero as the base where they do not."""
+    """Use a log scale for values that span a factor of 50, else one that begins at zero."""
     if values[-1] < values[0] / 50:
         axes.set_yscale("log")
         axes.set_ylim(max(values[-1], 1e-6 * values[0]) / 2, 3 * values[0])
@@ -71,7 +71,7 @@ def _value_axis(axes: Axes, values: Floats) -> None:
 
 
 def held_out(result: Sharing) -> Figure:
-    """Draw each task's held-out error of the shared fit against that of the task alone."""
+    """Draw each task's held-out error: of the shared fit against that of the task alone."""
     counts = np.maximum(np.asarray(result.counts), 1)
     alone = np.sqrt(np.asarray(result.squared_errors["independent"]) / counts)
     shared = np.sqrt(np.asarray(result.squared_errors["shared"]) / counts)
@@ -103,7 +103,7 @@ def _tasks(count: int) -> str:
 
 
 def _square(axes: Axes, values: Floats) -> None:
-    """Give both axes the same range, and draw the diagonal and what its sides mean."""
+    """Give both axes the same range, draw the diagonal and label its two sides."""
     low, high = float(values.min()), float(values.max())
     if low > 0 and high > 5 * low:
         _log_scales(axes)
@@ -181,14 +181,14 @@ def _in_units(estimate: Estimate, units: Floats | None) -> tuple[Floats, Floats]
 
 
 def _remoteness(weights: Floats) -> Floats:
-    """Return how far tasks are from the median one, in units of the usual distance, (T,)."""
+    """Return the distances of tasks from the median, in median absolute deviations, (T,)."""
     away = np.abs(weights - np.median(weights, axis=1, keepdims=True))
-    usual = np.median(away, axis=1, keepdims=True)
-    return np.asarray(np.linalg.norm(away / np.where(usual > 0, usual, 1.0), axis=0))
+    typical = np.median(away, axis=1, keepdims=True)
+    return np.asarray(np.linalg.norm(away / np.where(typical > 0, typical, 1.0), axis=0))
 
 
 def _direction(estimate: Estimate, loads: Floats, index: int) -> str:
-    """Return a name for an axis: the direction's number and its largest entries."""
+    """Return the label of an axis: the number of the direction and its largest entries."""
     entries = loads[:, index]
     names = estimate.feature_names or [f"feature {j}" for j in range(estimate.dim)]
     largest = np.argsort(-np.abs(entries))[:3]

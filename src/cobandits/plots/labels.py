@@ -28,7 +28,7 @@ _LONGEST = 20  # letters of a line, and of the name of a point
 
 
 def label_beside(axes: Axes, places: Mapping[str, tuple[float, str]]) -> None:
-    """Write names at the right, each for a height from 0 to 1 and in a colour."""
+    """Write names at the right of the axes, each at a height from 0 to 1 and in a colour."""
     order = sorted(places, key=lambda name: places[name][0])
     heights = np.array([places[name][0] for name in order])
     texts = [_in_lines(name) for name in order]
@@ -54,9 +54,9 @@ def label_beside(axes: Axes, places: Mapping[str, tuple[float, str]]) -> None:
 
 
 def apart(places: Floats, gap: float | Floats) -> Floats:
-    """Return the nearest places in the same rising order with at least ``gap`` between them.
+    """Return the nearest places, in the same rising order, that are at least ``gap`` apart.
 
-    Gaps may differ: one for each two neighbours.
+    The gap may be an array, with one gap per pair of neighbours.
 
     >>> apart(np.array([0.0, 0.5, 0.5]), 0.2).round(2).tolist()
     [0.0, 0.4, 0.6]
