@@ -1,4 +1,4 @@
-"""What a simulation leaves behind."""
+"""Traces: regret, rewards, fits and times of a simulation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cobandits.estimate import Estimate
 from cobandits.linalg import subspace_distance
 from cobandits.metrics import relative_error
 
-__all__ = ["FitNote", "Recorder", "Trace"]
+__all__ = ["FitNote", "Trace", "TraceBuilder"]
 
 Floats = NDArray[np.float64]
 
@@ -31,10 +31,10 @@ class FitNote(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:
-    """A simulation: regret a task and round, fits, and where the time went."""
+    """A simulation: regret per task and round, rewards, fits and times."""
 
     policy: str
-    regret: Floats  # (N, T), 0 where a task did not ask, NaN where nobody knows
+    regret: Floats  # (N, T), 0 where a task did not ask, NaN where it is not known
     asked: NDArray[np.int64]  # (N,), decisions of each round
     rewards: Floats  # (N,), the sum of those that came
     squares: Floats  # (N,), the sum of their squares
@@ -45,17 +45,17 @@ class Trace:
 
     @property
     def decisions(self) -> int:
-        """How many decisions were made."""
+        """The number of decisions."""
         return int(self.asked.sum())
 
     @property
     def cumulative(self) -> Floats:
-        """Regret a task up to each round, mean over tasks, (N,)."""
+        """Cumulative regret per task by round, mean over tasks, (N,)."""
         return np.asarray(np.cumsum(self.regret.mean(axis=1)))
 
     @property
     def regret_per_task(self) -> float:
-        """Regret a task over all rounds, mean over tasks."""
+        """Regret per task over all rounds, mean over tasks."""
         return float(self.regret.sum(axis=0).mean())
 
     @property
@@ -66,7 +66,7 @@ class Trace:
 
     @property
     def mean_reward_error(self) -> float:
-        """Standard error of that mean, as of independent rewards; NaN of fewer than two."""
+        """Standard error of the mean reward, for independent rewards; NaN for fewer than two."""
         came = int(self.rewarded.sum())
         if came < 2:
             return float("nan")
@@ -74,8 +74,8 @@ class Trace:
         return float(np.sqrt(spread / (came - 1) / came))
 
 
-class Recorder:
-    """Takes notes of a simulation, a round at a time."""
+class TraceBuilder:
+    """Builds the trace of a simulation, one round at a time."""
 
     def __init__(self, policy: str, n_rounds: int, n_tasks: int) -> None:
         self._policy = policy
@@ -95,7 +95,7 @@ class Recorder:
         estimate: Estimate | None,
         seconds: tuple[float, float],
     ) -> None:
-        """Note a round: what was asked, decided and paid, and a fit if there was a new one."""
+        """Add a round: its decisions and rewards, and the estimate if it is a new one."""
         n = self._n
         np.add.at(self._regret[n], asked.tasks, asked.regrets(decisions))
         self._asked[n] = len(asked.tasks)
@@ -108,7 +108,7 @@ class Recorder:
             self._last = estimate
 
     def trace(self) -> Trace:
-        """Return what was noted."""
+        """Return the trace of the rounds so far."""
         n = self._n
         return Trace(
             policy=self._policy,

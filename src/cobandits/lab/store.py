@@ -155,9 +155,7 @@ class Store:
         return frame.unique("identity", keep="first", maintain_order=True)
 
     def _trusted(self, path: Path) -> pl.DataFrame | None:
-        content = io.BytesIO(
-            path.read_bytes()
-        )  # outside of the try: a disk error is not a damaged record
+        content = io.BytesIO(path.read_bytes())  # an error of the disk is no damaged record
         try:
             frame: pl.DataFrame = _polars().read_parquet(content)
             _check(frame, None if path == self._merged else path.stem)
