@@ -23,7 +23,7 @@ __all__ = ["Curve", "Point", "Size", "draw", "measure", "section"]
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Tasks, rows a task, features and rank."""
+    """Tasks, rows per task, features and rank."""
 
     T: int = 128
     n: int = 128

@@ -61,7 +61,7 @@ class Play:
     policy: str
     parameters: Mapping[str, float | str]
     trial: int
-    regret: float  # a task
+    regret: float  # per task
     seconds: float
 
     @classmethod

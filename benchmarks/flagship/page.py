@@ -53,7 +53,7 @@ def page(parts: Mapping[str, Part | str], facts: Mapping[str, str], days: set[st
         [
             "# `shared` against the other policies",
             "`make flagship` makes this page and keeps what was run in `results/flagship`. Regret "
-            "is a task's, over all rounds, mean over tasks; a mean over trials ± half of its 95 % "
+            "is per task, over all rounds, mean over tasks; a mean over trials ± half of its 95 % "
             "t-interval. All policies meet the same tasks, arms and noise in a trial. A ratio is "
             "one of means, the regret of `shared` over that of the other: below 1 it wins. In "
             "commands, T, r, s and n stand for what a cell has.",
@@ -100,7 +100,7 @@ def regret_table(cells: Sequence[Cell], policies: Sequence[str], others: Sequenc
         )
         for cell in cells
     ]
-    return Table(title="Regret a task.", columns=columns, rows=rows)
+    return Table(title="Regret per task.", columns=columns, rows=rows)
 
 
 def notes_on(cells: Sequence[Cell], others: Sequence[str]) -> list[str]:
@@ -112,7 +112,7 @@ def notes_on(cells: Sequence[Cell], others: Sequence[str]) -> list[str]:
     return [
         f"Geometric means of the ratios: {ratios}.",
         f"Chosen by tuning (in how many cells; * is an edge of what was tried): {values}.",
-        f"Seconds a trial, deciding and learning: {seconds}.",
+        f"Seconds per trial, deciding and learning: {seconds}.",
     ]
 
 

@@ -80,7 +80,7 @@ class Found:
         return len(self.regrets(peer, workload)) > 0
 
     def mean(self, peer: str, workload: str) -> float:
-        """Return the mean regret a task."""
+        """Return the mean regret per task."""
         return float(self.regrets(peer, workload).mean())
 
     def half(self, peer: str, workload: str) -> float:
