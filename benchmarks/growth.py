@@ -107,7 +107,7 @@ def section() -> Section:
 
 
 def draw(curves: list[Curve]) -> Figure:
-    """Draw one panel a size, both axes logarithmic, with the fitted exponents."""
+    """Draw one panel per size, both axes logarithmic, with the fitted exponents."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4), layout="constrained")

@@ -44,7 +44,7 @@ class Size:
 
     @property
     def batches(self) -> int:
-        """How often tasks are asked."""
+        """The number of batches."""
         return self.rewards * self.T // self.batch
 
 
@@ -149,7 +149,7 @@ class Player:
         return decided.chosen
 
     def found(self, regret: dict[str, tuple[float, float]], peak: int) -> Found:
-        """Return what the clock shows."""
+        """Return the measurements."""
         return Found(
             size=self._size,
             decide=float(np.mean(self._decide[1:])) / self._size.batch,  # the first is at random
@@ -222,7 +222,7 @@ def _speed(found: list[Found]) -> Table:
 
 
 def _regret(found: list[Found]) -> Table:
-    """Show that it learns: the oracle knows the subspace and learns each task in it."""
+    """Return the regret beside that of an oracle that knows the subspace."""
     rows = [
         (f.size.T, name, first, last) for f in found for name, (first, last) in f.regret.items()
     ]

@@ -37,8 +37,8 @@ def stored(directory: Path) -> dict[str, Record]:
         return store.records()
 
 
-def run(scale: Scale, out: Path, **options: int) -> Reproduction:
-    return reproduce(PANELS, scale, out=out, **options)  # type: ignore[arg-type]
+def run(scale: Scale, out: Path, jobs: int = 1) -> Reproduction:
+    return reproduce(PANELS, scale, out=out, jobs=jobs)
 
 
 @pytest.fixture

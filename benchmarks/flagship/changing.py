@@ -173,7 +173,7 @@ def _commands(scale: Scale, rounds: int, option: str) -> list[str]:
 
 
 def _noticed(lines: Sequence[Line]) -> str:
-    """Say how soon the change was noticed, and how often one that was none."""
+    """Say how soon the change was detected, and the number of false alarms."""
     after = [count for line in lines if (count := line["noticed"]) is not None]
     false = sum(int(line["false"] or 0) for line in lines)
     when = ""

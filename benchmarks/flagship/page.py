@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.flagship.figures import BEST, Cell, chosen, geometric_mean, seconds_a_trial
+from benchmarks.flagship.figures import BEST, Cell, chosen, seconds_per_trial
 from benchmarks.report import Table, Target
+from benchmarks.timing import geometric_mean
 
 __all__ = ["Part", "markdown", "notes_on", "page", "plus_minus", "regret_table", "target_table"]
 
@@ -108,7 +109,7 @@ def notes_on(cells: Sequence[Cell], others: Sequence[str]) -> list[str]:
     means = {name: geometric_mean([cell.ratio(name) for cell in cells]) for name in others}
     ratios = ", ".join(f"to {name} {mean:.3f}" for name, mean in means.items())
     values = "; ".join(f"{name}: {counts}" for name, counts in chosen(cells).items())
-    seconds = ", ".join(f"{name} {value:.2g}" for name, value in seconds_a_trial(cells).items())
+    seconds = ", ".join(f"{name} {value:.2g}" for name, value in seconds_per_trial(cells).items())
     return [
         f"Geometric means of the ratios: {ratios}.",
         f"Chosen by tuning (in how many cells; * is an edge of what was tried): {values}.",

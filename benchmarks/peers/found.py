@@ -1,4 +1,4 @@
-"""All that was found, and the figures that come from it."""
+"""All results, and the figures derived from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WHOLE = "T100-r8"  # the workload whose plays are timed whole
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """The mean regret of one as a share of another's, on the same trials."""
+    """The mean regret of one peer as a share of another's, on the same trials."""
 
     value: float
     half: float  # of the 95 % t-interval of the paired difference, as a share of the other's
@@ -54,7 +54,7 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What was run: by peer and workload, by peer, and by library."""
+    """The results by peer and workload, by peer, and by library."""
 
     peers: Mapping[str, Peer]
     workloads: Mapping[str, Workload]
@@ -88,7 +88,7 @@ class Found:
         return float(t_interval(self.regrets(peer, workload))[1])
 
     def best(self, workload: str, among: Sequence[str] | None = None) -> str | None:
-        """Return who has the least mean regret, of some or of all."""
+        """Return the peer with the least mean regret, among some or all."""
         names = [
             name for name in (self.peers if among is None else among) if self.has(name, workload)
         ]

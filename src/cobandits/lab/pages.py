@@ -28,7 +28,12 @@ Rows = Sequence[Mapping[str, str]]  # a table: every row has the same columns
 
 _LARGEST = 150_000  # bytes of an SVG; of a larger one the PNG is shown
 _TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
-_SIGNS = {"holds": "✓", "holds only if": "◐", "does not hold": "✗", "not tested": "–"}  # noqa: RUF001
+_SIGNS = {
+    "holds": "✓",
+    "holds only if": "◐",
+    "does not hold": "✗",
+    "not tested": "\N{EN DASH}",
+}
 
 
 def render(template: str, content: Mapping[str, object]) -> str:

@@ -113,8 +113,8 @@ def _stand_in(reproduction: Reproduction) -> list[str]:
     if not panels:
         return []
     return [
-        f"MNIST was not there: in {', '.join(panels)} the 8 × 8 digits that come with "  # noqa: RUF001
-        "scikit-learn stand in for it, so these panels are not the paper's."
+        f"MNIST was not there: in {', '.join(panels)} the 8 \N{MULTIPLICATION SIGN} 8 digits "
+        "that come with scikit-learn stand in for it, so these panels are not the paper's."
     ]
 
 
