@@ -23,7 +23,7 @@ _SOURCES = {"synthetic": Synthetic}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class EstimateOptions:
     """What is compared, and how it is shown."""
 
     env: Annotated[
@@ -88,7 +88,7 @@ class Options:
         )
 
 
-def estimate(options: Options) -> None:
+def estimate(options: EstimateOptions) -> None:
     """Compare estimators on rows drawn from a known theta."""
     comparison = Comparison(
         estimators={name: make(name, options.rank) for name in options.estimator or available()},

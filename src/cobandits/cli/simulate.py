@@ -31,7 +31,7 @@ _OPTIONS = {"n_tasks": "tasks", "n_arms": "arms", "late": "late-tasks", "replace
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunOptions:
     """What is compared, and how it is run and shown."""
 
     env: Annotated[
@@ -67,7 +67,7 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class EnvironmentOptions:
     """The parameters of environments."""
 
     rank: Annotated[
@@ -141,10 +141,10 @@ class World:
         return given | {"late": _LATE if self.late else None}
 
 
-def simulate(run: Run, world: World) -> None:
+def simulate(run: RunOptions, environment: EnvironmentOptions) -> None:
     """Compare policies on the same rounds, and report their regret."""
-    parameters = _environment_parameters(run.env, world.parameters)
-    told = None if "rank" in parameters else world.rank
+    parameters = _environment_parameters(run.env, environment.parameters)
+    told = None if "rank" in parameters else environment.rank
     experiment = Experiment(
         environment=run.env,
         environment_parameters=parameters,
