@@ -23,6 +23,7 @@ from cobandits.randomness import stream
 __all__ = ["Comparison", "ErrorCurves", "Run"]
 
 Floats = NDArray[np.floating]
+Errors = NDArray[np.float64]  # by iteration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +105,7 @@ class Comparison:
 class ErrorCurves:
     """The errors by iteration of each estimator, for a picture."""
 
-    errors: dict[str, list[NDArray[np.float64]]] = field(
-        default_factory=dict
-    )  # a trial after the other
+    errors: dict[str, list[Errors]] = field(default_factory=dict)  # by estimator, one per trial
 
     def add(self, name: str, fitted: Estimate, problem: Problem) -> None:
         """Keep the errors by iteration of a fit; its last error if it has no iterations."""

@@ -44,6 +44,7 @@ def synthetic_1(name: str, rank: int) -> Panel:
     tuned = SYNTHETIC_1[rank]
     bandits = _synthetic(
         "Synthetic data 1",
+        rank,
         size_1(rank),
         policies(tuned, epochs=4, oracle=True),
         rounds=200,
@@ -60,6 +61,7 @@ def synthetic_2(name: str, rank: int) -> Panel:
     tuned = SYNTHETIC_2[rank]
     bandits = _synthetic(
         "Synthetic data 2",
+        rank,
         size_2(rank),
         policies(tuned, epochs=4, tracenorm=True, oracle=True),
         rounds=40,
@@ -110,6 +112,7 @@ def more_tasks(name: str, rank: int) -> Panel:
     """Return Figure 2c: regret by number of tasks, in 100 rounds."""
     bandits = _synthetic(
         "Synthetic",
+        rank,
         size_1(rank),
         policies(SHORT, epochs=4, oracle=True),
         rounds=100,
@@ -130,6 +133,7 @@ def more_tasks(name: str, rank: int) -> Panel:
 
 def _synthetic(
     name: str,
+    rank: int,
     size: Parameters,
     series: Mapping[str, Series],
     *,
@@ -138,7 +142,6 @@ def _synthetic(
     quick_tasks: Sequence[int],
 ) -> Callable[[Scale], Bandits]:
     """Return what a panel on synthetic data runs, in four epochs, at each scale."""
-    rank = int(size["rank"] or 0)
 
     def bandits(scale: Scale) -> Bandits:
         return Bandits(
