@@ -19,7 +19,7 @@ class Result(NamedTuple):
     err: str
 
     @property
-    def lines(self) -> list[dict[str, Any]]:
+    def records(self) -> list[dict[str, Any]]:
         """The printed lines, each parsed as JSON; NaN and infinities are refused."""
 
         def refuse(text: str) -> float:

@@ -59,15 +59,15 @@ def test_each_fit_is_one_json_line(run: Run) -> None:
     result = run("estimate", *SMALL, "--trials", 2, "--json")
     assert result.code == 0
     assert result.err == ""
-    fits = [(record["estimator"], record["trial"]) for record in result.lines]
+    fits = [(record["estimator"], record["trial"]) for record in result.records]
     assert fits == [(name, trial) for trial in range(2) for name in available()]
-    assert all(set(record) >= KEYS for record in result.lines)
+    assert all(set(record) >= KEYS for record in result.records)
 
 
 def test_the_floor_and_the_errors_are_those_of_independent_solvers(run: Run) -> None:
     problem = drawn(seed=3)
     names = ("--estimator", "fast", "--estimator", "pooled")
-    fast, pooled = run("estimate", *SMALL, *names, "--trials", 1, "--seed", 3, "--json").lines
+    fast, pooled = run("estimate", *SMALL, *names, "--trials", 1, "--seed", 3, "--json").records
     floor = relative_error(optimum_near_truth(problem), problem.theta)
     one = np.linalg.lstsq(problem.tasks.rows, problem.tasks.rewards)[0]
     assert fast["floor"] == pytest.approx(floor, rel=1e-3)
@@ -81,7 +81,7 @@ def test_the_floor_and_the_errors_are_those_of_independent_solvers(run: Run) -> 
 
 def test_the_distance_is_defined_for_any_rank(run: Run) -> None:
     names = ("--estimator", "independent", "--estimator", "pooled")
-    alone, pooled = run("estimate", *SMALL, *names, "--trials", 1, "--json").lines
+    alone, pooled = run("estimate", *SMALL, *names, "--trials", 1, "--json").records
     assert alone["rank"] == 12
     assert pooled["rank"] == 1
     assert isinstance(alone["subspace_distance"], float)
@@ -93,7 +93,7 @@ def test_the_distance_is_defined_for_any_rank(run: Run) -> None:
 def test_the_same_seed_gives_the_same_errors(run: Run) -> None:
     def errors(seed: int) -> list[object]:
         command = ("estimate", *SMALL, "--trials", 1, "--seed", seed, "--json")
-        return [record["error"] for record in run(*command).lines]
+        return [record["error"] for record in run(*command).records]
 
     assert errors(7) == errors(7)
     assert errors(7) != errors(8)
@@ -102,7 +102,7 @@ def test_the_same_seed_gives_the_same_errors(run: Run) -> None:
 def test_options_change_the_rows(run: Run) -> None:
     def error(*options: object) -> object:
         command = ("estimate", *SMALL, "--estimator", "fast", "--trials", 1, "--json", *options)
-        return run(*command).lines[0]["error"]
+        return run(*command).records[0]["error"]
 
     changes = (["--condition", 5], ["--unequal"], ["--correlation", 0.5], ["--shift", 2])
     assert len({error(), *(error(*change) for change in changes)}) == 5
@@ -176,7 +176,7 @@ def test_the_picture_of_a_comparison_is_written(run: Run, tmp_path: Path) -> Non
     directory = tmp_path / "made" / "here"
     result = run("estimate", *SMALL, "--trials", 2, "--json", "--plot", directory)
     assert result.code == 0
-    assert len(result.lines) == 2 * len(available())
+    assert len(result.records) == 2 * len(available())
     assert sorted(path.name for path in directory.iterdir()) == [
         "convergence.png",
         "convergence.svg",
@@ -263,7 +263,7 @@ def test_what_was_found_is_printed(run: Run, rows: Path, tmp_path: Path) -> None
 def test_json_tells_the_same(run: Run, rows: Path, tmp_path: Path) -> None:
     model = tmp_path / "model"
     result = run("fit", rows, *COLUMNS, "--rank", 1, "-o", model, "--json")
-    (record,) = result.lines
+    (record,) = result.records
     assert result.err == ""
     assert record["rows"] == 60
     assert record["tasks"] == 5
@@ -281,7 +281,7 @@ def test_json_tells_the_same(run: Run, rows: Path, tmp_path: Path) -> None:
 def test_options_of_fit(run: Run, rows: Path, tmp_path: Path) -> None:
     model = tmp_path / "model"
     some = run("fit", rows, *COLUMNS, "--features", "a, c", "--no-intercept", "-o", model, "--json")
-    assert some.lines[0]["features"] == ["a", "c"]
+    assert some.records[0]["features"] == ["a", "c"]
     assert Estimate.load(model).feature_names == ("a", "c")
     free = run("fit", rows, *COLUMNS, "--rank", 1, "--ridge", "auto", "-o", model)
     size = np.linalg.norm(Estimate.load(model).theta)
@@ -299,7 +299,7 @@ def test_what_is_held_out_checks_the_fit_that_is_written(
     tasks = TaskRows.from_file(rows, task="city", reward="clicks", intercept=True)
     report = sharing(tasks, ridge=ridge, rng=3)
     expected = {name: report.r_squared(name) for name in report.squared_errors}
-    assert result.lines[0]["r_squared"] == pytest.approx(expected)
+    assert result.records[0]["r_squared"] == pytest.approx(expected)
     assert np.allclose(Estimate.load(model).theta, LowRank(ridge=ridge).fit(tasks).theta)
 
 
@@ -308,7 +308,7 @@ def test_constant_and_duplicate_columns_are_warned_of(run: Run, tmp_path: Path) 
     table(noise=0.1).with_columns(pl.lit(3.0).alias("flat"), twin=pl.col("b")).write_csv(path)
     result = run("fit", path, *COLUMNS, "--rank", 1, "-o", tmp_path / "model", "--json")
     assert result.code == 0
-    warnings = result.lines[0]["warnings"]
+    warnings = result.records[0]["warnings"]
     assert isinstance(warnings, list)
     assert [w.split(";")[0] for w in warnings] == [
         "constant columns: flat",
@@ -340,7 +340,7 @@ def test_the_ridge_is_told(run: Run, rows: Path, tmp_path: Path) -> None:
     command = ("fit", rows, *COLUMNS, "--rank", 1, "-o", tmp_path / "model")
     assert "ridge         chosen from the data\n" in run(*command).out
     assert "ridge         2.5\n" in run(*command, "--ridge", 2.5).out
-    assert run(*command, "--ridge", 2.5, "--json").lines[0]["ridge"] == 2.5
+    assert run(*command, "--ridge", 2.5, "--json").records[0]["ridge"] == 2.5
 
 
 def test_too_few_rows_to_hold_out_still_fit(run: Run, tmp_path: Path) -> None:

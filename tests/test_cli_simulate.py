@@ -64,7 +64,7 @@ def test_every_policy_runs(name: str, run: Run) -> None:
     result = run(*SMALL, "--policy", name, "--trials", 1, "--json")
     assert result.code == 0, result.err
     assert result.err == ""
-    (record,) = result.lines
+    (record,) = result.records
     assert set(record) == KEYS
     assert record["policy"] == record["label"] == name
     assert record["decisions"] == 6 * 12
@@ -76,7 +76,7 @@ def test_every_policy_runs(name: str, run: Run) -> None:
 def test_the_figures_are_those_of_the_library(run: Run) -> None:
     command = (*SMALL, "--policy", "ridge:ridge=0.5", "--trials", 2, "--json")
     environment = Synthetic(dim=8, n_tasks=6, rank=2, noise_std=0.1)
-    for trial, record in enumerate(run(*command).lines):
+    for trial, record in enumerate(run(*command).records):
         policy = Ridge(dim=8, n_tasks=6, ridge=0.5)
         trace = simulate(policy, environment, 12, 3, trial=trial)
         assert record["trial"] == trial
@@ -85,7 +85,7 @@ def test_the_figures_are_those_of_the_library(run: Run) -> None:
 
 
 def test_the_line_says_how_to_run_it_again(run: Run) -> None:
-    record = run(*SMALL, "--policy", "thompson:scale=0.3", "--trials", 2, "--json").lines[1]
+    record = run(*SMALL, "--policy", "thompson:scale=0.3", "--trials", 2, "--json").records[1]
     cell = Simulation(
         environment=record["environment"],
         environment_parameters=record["environment_parameters"],
@@ -104,7 +104,7 @@ def test_lines_do_not_depend_on_the_processes(run: Run) -> None:
     names = ("--policy", "lrrl:estimator=fast", "--policy", "thompson")
     command = (*SMALL, *names, "--trials", 2, "--json")
     alone, again, beside = (
-        timeless(run(*command, *more).lines) for more in ((), (), ("--jobs", 2))
+        timeless(run(*command, *more).records) for more in ((), (), ("--jobs", 2))
     )
     assert alone == again == beside
     assert [(line["trial"], line["policy"]) for line in alone] == [
@@ -117,7 +117,7 @@ def test_lines_do_not_depend_on_the_processes(run: Run) -> None:
 
 
 def test_without_policies_the_five_usual_ones_run(run: Run) -> None:
-    records = run(*SMALL, "--trials", 1, "--json").lines
+    records = run(*SMALL, "--trials", 1, "--json").records
     assert [record["policy"] for record in records] == [
         "shared",
         "lrrl",
@@ -129,7 +129,7 @@ def test_without_policies_the_five_usual_ones_run(run: Run) -> None:
 
 def test_without_sizes_they_are_the_papers(run: Run) -> None:
     command = ("simulate", "--rounds", 2, "--trials", 1, "--policy", "random", "--json")
-    (record,) = run(*command).lines
+    (record,) = run(*command).records
     assert record["environment_parameters"] == {"dim": 100, "n_tasks": 50, "rank": 4}
     assert record["decisions"] == 100
 
@@ -152,14 +152,14 @@ def test_each_option_reaches_the_environment(
     options: tuple[object, ...], expected: dict[str, object], run: Run
 ) -> None:
     command = (*SMALL, "--policy", "ridge", "--trials", 1, "--json")
-    (record,), (plain,) = run(*command, *options).lines, run(*command).lines
+    (record,), (plain,) = run(*command, *options).records, run(*command).records
     assert record["environment_parameters"] == {**plain["environment_parameters"], **expected}
     assert record["regret_per_task"] != plain["regret_per_task"]
 
 
 def test_parameters_are_numbers_words_and_truths(run: Run) -> None:
     text = "lrrl:schedule=grid,memory=all,estimator=fast,rank=1"
-    (record,) = run(*SMALL, "--policy", text, "--trials", 1, "--json").lines
+    (record,) = run(*SMALL, "--policy", text, "--trials", 1, "--json").records
     assert record["label"] == text
     assert record["parameters"] == {
         "schedule": "grid",
@@ -171,7 +171,7 @@ def test_parameters_are_numbers_words_and_truths(run: Run) -> None:
 
 def test_tuned_parameters_are_in_the_line(run: Run) -> None:
     command = (*SMALL, "--policy", "ridge", "--policy", "random", "--trials", 1, "--tune", "--json")
-    ridge, random = run(*command).lines
+    ridge, random = run(*command).records
     assert ridge["parameters"]["ridge"] in Ridge.grid["ridge"]
     assert ridge["trial"] == 0
     assert random["parameters"] == {}
@@ -183,7 +183,7 @@ def test_tuned_parameters_are_in_the_line(run: Run) -> None:
 def test_digits_have_a_rank_that_policies_are_told(run: Run) -> None:
     command = ("simulate", "--env", "digits", "--rounds", 4, "--trials", 1, "--json")
     full, few = (
-        run(*command, "--policy", "lrrl", *more).lines[0]
+        run(*command, "--policy", "lrrl", *more).records[0]
         for more in ((), ("--tasks", 3, "--intercept"))
     )
     assert full["rank"] == 4
@@ -191,7 +191,7 @@ def test_digits_have_a_rank_that_policies_are_told(run: Run) -> None:
     assert full["error"] is None
     assert few["rank"] == 3
     assert few["environment_parameters"] == {"n_tasks": 3, "intercept": True}
-    assert run(*command, "--policy", "lrrl", "--rank", 2).lines[0]["rank"] == 2
+    assert run(*command, "--policy", "lrrl", "--rank", 2).records[0]["rank"] == 2
 
 
 def test_who_needs_a_true_basis_says_so(run: Run) -> None:
@@ -203,13 +203,13 @@ def test_who_needs_a_true_basis_says_so(run: Run) -> None:
 
 def test_tables_can_be_classified(run: Run, tmp_path: Path) -> None:
     command = ("simulate", "--env", "classification", "--rounds", 5, "--trials", 1, "--json")
-    (iris,) = run(*command, "--dataset", "iris", "--policy", "ridge").lines
+    (iris,) = run(*command, "--dataset", "iris", "--policy", "ridge").records
     assert iris["decisions"] == 3 * 5
     rng = np.random.default_rng(0)
     rows = {"x": rng.standard_normal(40), "kind": ["a", "b"] * 20, "town": ["u"] * 20 + ["v"] * 20}
     pl.DataFrame(rows).write_csv(tmp_path / "rows.csv")
     file = ("--file", tmp_path / "rows.csv", "--label", "kind", "--group", "town")
-    (own,) = run(*command, *file, "--policy", "ridge").lines
+    (own,) = run(*command, *file, "--policy", "ridge").records
     assert own["decisions"] == 2 * 5
 
 
@@ -229,7 +229,7 @@ def log(tmp_path: Path) -> Path:
 def test_a_log_is_replayed_for_its_rewards(run: Run, log: Path, tmp_path: Path) -> None:
     command = ("simulate", "--env", "replay", "--file", log, "--rounds", 20, "--trials", 2)
     names = ("--policy", "ridge", "--policy", "random")
-    records = run(*command, *names, "--json").lines
+    records = run(*command, *names, "--json").records
     assert all(record["regret_per_task"] is None for record in records)
     assert all(np.isfinite(record["mean_reward"]) for record in records)
     table = run(*command, *names, "--plot", tmp_path / "pictures")
@@ -241,7 +241,7 @@ def test_a_log_is_replayed_for_its_rewards(run: Run, log: Path, tmp_path: Path) 
     assert "only" in table.out  # so few rewards say little
     rows = {line.split()[0]: line.split() for line in table.out.splitlines() if "±" in line}
     assert float(rows["random"][3]) > 0.2  # 1.96 of about 1 / sqrt(30), not the spread of trials
-    whole = run(*command[:5], *names, "--trials", 1, "--json").lines
+    whole = run(*command[:5], *names, "--trials", 1, "--json").records
     assert {record["rounds"] for record in whole} == {20}  # all that the log has
     assert "nobody knows the regret in replay" in table.err
     refused = run(*command, *names, "--tune")
@@ -400,7 +400,7 @@ def test_what_varies_is_run_and_told_apart(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("own.toml").write_text(OWN)
-    lines = run("run", "own.toml", "--json").lines
+    lines = run("run", "own.toml", "--json").records
     assert [(one["environment_parameters"]["n_tasks"], one["label"]) for one in lines] == [
         (n_tasks, label)
         for n_tasks in (4, 6)
@@ -441,14 +441,14 @@ def test_run_goes_on_and_runs_only_what_changed(
     monkeypatch.setattr(Simulation, "run", note)
     path, out = tmp_path / "own.toml", tmp_path / "out"
     path.write_text(OWN)
-    first = run("run", path, "--out", out, "--json").lines
+    first = run("run", path, "--out", out, "--json").records
     tried = len(Ridge.grid["ridge"])
     assert (sum(trial < 0 for trial in ran), sum(trial >= 0 for trial in ran)) == (4 * tried, 8)
     ran.clear()
-    assert run("run", path, "--out", out, "--json").lines == first
+    assert run("run", path, "--out", out, "--json").records == first
     assert ran == []
     path.write_text(OWN.replace("trials = 2", "trials = 3"))
-    more = run("run", path, "--out", out, "--json").lines
+    more = run("run", path, "--out", out, "--json").records
     assert ran == [2] * 4
     assert [one for one in more if one["trial"] < 2] == first
 
@@ -483,8 +483,8 @@ def test_a_file_and_options_that_say_the_same_do_the_same(run: Run, tmp_path: Pa
         scale = 0.3
         """
     )
-    by_file = run("run", path, "--json", "--out", tmp_path / "out").lines
-    by_options = run(*SMALL, "--policy", "thompson:scale=0.3", "--trials", 2, "--json").lines
+    by_file = run("run", path, "--json", "--out", tmp_path / "out").records
+    by_options = run(*SMALL, "--policy", "thompson:scale=0.3", "--trials", 2, "--json").records
     assert timeless(by_file) == timeless(by_options)
 
 

@@ -23,10 +23,11 @@ def simulate(
     trial: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
-    """Let a policy decide in a number of rounds, and return the trace.
+    """Let a policy decide for so many rounds, and return what happened.
 
-    The random streams of the environment and of the policy depend on the seed and the trial
-    alone, so two policies meet the same arms and noise.
+    The environment's draws and the numbers that a policy draws come from streams of the seed and
+    the trial alone: two policies meet the same arms and noise, and while both play at
+    random they play the same.
 
     >>> from cobandits.environments import Synthetic
     >>> from cobandits.policies import Ridge

@@ -1,4 +1,4 @@
-"""Traces: regret, rewards, fits and times of a simulation."""
+"""What a simulation leaves behind."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class FitNote(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:
-    """A simulation: regret per task and round, rewards, fits and times."""
+    """A simulation: regret a task and round, fits, and where the time went."""
 
     policy: str
-    regret: Floats  # (N, T), 0 where a task did not ask, NaN where it is not known
+    regret: Floats  # (N, T), 0 where a task did not ask, NaN where nobody knows
     asked: NDArray[np.int64]  # (N,), decisions of each round
     rewards: Floats  # (N,), the sum of those that came
     squares: Floats  # (N,), the sum of their squares
@@ -45,17 +45,17 @@ class Trace:
 
     @property
     def decisions(self) -> int:
-        """The number of decisions."""
+        """How many decisions were made."""
         return int(self.asked.sum())
 
     @property
     def cumulative(self) -> Floats:
-        """Cumulative regret per task by round, mean over tasks, (N,)."""
+        """Regret a task up to each round, mean over tasks, (N,)."""
         return np.asarray(np.cumsum(self.regret.mean(axis=1)))
 
     @property
     def regret_per_task(self) -> float:
-        """Regret per task over all rounds, mean over tasks."""
+        """Regret a task over all rounds, mean over tasks."""
         return float(self.regret.sum(axis=0).mean())
 
     @property
@@ -66,7 +66,7 @@ class Trace:
 
     @property
     def mean_reward_error(self) -> float:
-        """Standard error of the mean reward, for independent rewards; NaN for fewer than two."""
+        """Standard error of that mean, as of independent rewards; NaN of fewer than two."""
         came = int(self.rewarded.sum())
         if came < 2:
             return float("nan")
@@ -75,7 +75,7 @@ class Trace:
 
 
 class TraceBuilder:
-    """Builds the trace of a simulation, one round at a time."""
+    """Takes notes of a simulation, a round at a time."""
 
     def __init__(self, policy: str, n_rounds: int, n_tasks: int) -> None:
         self._policy = policy
@@ -95,7 +95,7 @@ class TraceBuilder:
         estimate: Estimate | None,
         seconds: tuple[float, float],
     ) -> None:
-        """Add a round: its decisions and rewards, and the estimate if it is a new one."""
+        """Note a round: what was asked, decided and paid, and a fit if there was a new one."""
         n = self._n
         np.add.at(self._regret[n], asked.tasks, asked.regrets(decisions))
         self._asked[n] = len(asked.tasks)
@@ -108,7 +108,7 @@ class TraceBuilder:
             self._last = estimate
 
     def trace(self) -> Trace:
-        """Return the trace of the rounds so far."""
+        """Return what was noted."""
         n = self._n
         return Trace(
             policy=self._policy,
