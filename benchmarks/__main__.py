@@ -13,7 +13,7 @@ NAMED_ONLY = ("compare-numba", "reproduction")
 def main() -> None:
     """Run the named sections, print what they find, and write it to ``bench.json``."""
     # imported here, since the processes that measure memory import this module as well
-    from benchmarks.report import FOLDER, machine, write_whole
+    from benchmarks.report import FOLDER, machine, write_json
 
     names = _named_sections()
     facts = machine()
@@ -26,7 +26,7 @@ def main() -> None:
         seconds = time.perf_counter() - begin
         print(f"{section}\n\n({seconds:.0f} s)", flush=True)
         found[name] = {**section.as_json(), "seconds": seconds}
-    write_whole(FOLDER / "bench.json", found)
+    write_json(FOLDER / "bench.json", found)
     print(f"\nAll of it is in {FOLDER / 'bench.json'}.")
 
 

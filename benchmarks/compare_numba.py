@@ -68,7 +68,7 @@ def cholesky_solve(M: Floats, w: Floats) -> None:
 
 
 def fused_pass(solve: Solve) -> Pass:
-    """Return the pass that does a task after the other, so that its rows stay in cache."""
+    """Return a pass over the data task by task, so that the rows of a task stay in cache."""
 
     def fill(Phi: Floats, y: Floats, B: Floats, A: Floats, W: Floats, G: Floats) -> None:
         """Fill W (T, r) and G (T, d), the gradients in theta; A (n, r) is room to work in."""

@@ -26,7 +26,7 @@ REPETITIONS = 11
 
 @dataclass(eq=False)
 class Loop:
-    """One NumPy posterior a task, asked and updated one after the other.
+    """One NumPy posterior per task, asked and updated one after the other.
 
     Greedy and UCB keep the covariance and update it by Sherman and Morrison. Sampling
     needs a factor: the precision is kept and factorised for each decision, as textbooks do.
@@ -97,7 +97,7 @@ def section() -> Section:
         tables=[Table(title=title, columns=columns, rows=rows), _mnist()],
         targets=targets,
         notes=[
-            f"All posteriors together take {held:.1f} MB (a full matrix a task would be "
+            f"All posteriors together take {held:.1f} MB (a full matrix per task would be "
             f"{8e-6 * T * D * D:.1f} MB). An update reads and writes them once, so the least "
             "is 2 reads for ridge and 3 for the others, which also read them to decide."
         ],

@@ -23,7 +23,7 @@ __all__ = ["Curve", "Point", "Size", "draw", "measure", "section"]
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Tasks, rows a task, features and rank."""
+    """Tasks, rows per task, features and rank."""
 
     T: int = 128
     n: int = 128
@@ -107,7 +107,7 @@ def section() -> Section:
 
 
 def draw(curves: list[Curve]) -> Figure:
-    """Draw one panel a size, both axes logarithmic, with the fitted exponents."""
+    """Draw one panel per size, both axes logarithmic, with the fitted exponents."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4), layout="constrained")

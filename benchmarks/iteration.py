@@ -31,7 +31,7 @@ GEMM = "GEMM"
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Tasks, rows a task, features and rank, and the type of the numbers."""
+    """Tasks, rows per task, features and rank, and the type of the numbers."""
 
     T: int
     n: int

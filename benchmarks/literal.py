@@ -116,7 +116,7 @@ def trace_norm(
     iterations: int = ITERATIONS,
     note: Note | None = None,
 ) -> Factors:
-    """Fit with a trace-norm penalty, by FISTA with a full SVD an iteration.
+    """Fit with a trace-norm penalty, by FISTA with a full SVD per iteration.
 
     The cost is ``1 / (2 n T) sum_t |y_t - Phi_t theta_t|^2 + penalty |Theta|_*``.
     """
@@ -174,7 +174,7 @@ def _balanced(Theta: Floats, rank: int) -> Factors:
 
 
 class Policy(ABC):
-    """A policy of all tasks, a task at a time."""
+    """A policy for all tasks, which handles one task at a time."""
 
     def __init__(self, *, dim: int, n_tasks: int) -> None:
         self.dim, self.n_tasks = dim, n_tasks
@@ -192,11 +192,11 @@ class Policy(ABC):
 
     @abstractmethod
     def add(self, rows: Floats, rewards: Floats) -> None:
-        """Take the rows, (T, d), and the rewards, (T,), of a round."""
+        """Add the rows, (T, d), and the rewards, (T,), of a round."""
 
     @abstractmethod
     def refit(self) -> None:
-        """Learn from what was taken."""
+        """Learn from the rows and rewards so far."""
 
 
 class Greedy(Policy):
@@ -210,7 +210,7 @@ class Greedy(Policy):
         self._rewards: list[Floats] = []
 
     def add(self, rows: Floats, rewards: Floats) -> None:
-        """Take the rows, (T, d), and the rewards, (T,), of a round."""
+        """Add the rows, (T, d), and the rewards, (T,), of a round."""
         self._rows.append(rows)
         self._rewards.append(rewards)
 
@@ -234,7 +234,7 @@ class Ridge(Policy):
         self.moments = [np.zeros(dim) for _ in range(n_tasks)]
 
     def add(self, rows: Floats, rewards: Floats) -> None:
-        """Take the rows, (T, d), and the rewards, (T,), of a round."""
+        """Add the rows, (T, d), and the rewards, (T,), of a round."""
         for t in range(self.n_tasks):
             self.precisions[t] += np.outer(rows[t], rows[t])
             self.moments[t] += rewards[t] * rows[t]
@@ -257,7 +257,7 @@ class SubspaceRidge(Ridge):
         return super().decide(np.stack([arms[t] @ self.basis for t in range(len(arms))]), rng)
 
     def add(self, rows: Floats, rewards: Floats) -> None:
-        """Take the rows, (T, d), and the rewards, (T,), of a round."""
+        """Add the rows, (T, d), and the rewards, (T,), of a round."""
         super().add(np.stack([row @ self.basis for row in rows]), rewards)
 
 

@@ -51,7 +51,7 @@ _SCHEDULES = {"lrrl": "equal-4", "moments": "first-4", "tracenorm": "equal-4"}
 
 @dataclass(frozen=True, kw_only=True)
 class Literal:
-    """What a literal cell takes: the iterations of each fit, and all else."""
+    """The times of a literal cell: per iteration of each fit, and of all else."""
 
     rest: float  # seconds
     iterations: tuple[float, ...]  # seconds of one iteration, for each fit
@@ -104,7 +104,7 @@ def _round(policy: literal.Policy, asked: Round, *, refit: bool) -> None:
 
 
 def _random_round(policy: literal.Policy, asked: Round) -> None:
-    """Play a round that is not timed: its rows count, what it learns does not."""
+    """Play a round at random that is not timed, to have rows to fit."""
     T, K, _ = asked.arms.shape
     _paid(policy, asked, np.random.default_rng(0).integers(K, size=(T,)))
 

@@ -177,7 +177,7 @@ def _warm_up(dtype: Float) -> None:
 
 
 def reset_peak() -> None:
-    """Make the peak of this process what it holds now, where the system lets it."""
+    """Reset the peak memory of this process to the present one, if the system allows it."""
     switch = Path("/proc/self/clear_refs")
     try:
         switch.write_text("5", encoding="ascii")

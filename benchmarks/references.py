@@ -4,7 +4,7 @@
 task. ``batched`` does the same for all tasks at once. ``batched_reusing`` is ``batched`` with
 the product ``Phi B`` used twice, the fastest plain NumPy that was found.
 
-All take equally many rows a task, stacked: Phi (T, n, d) and y (T, n). All estimate the unknown
+All take equally many rows per task, stacked: Phi (T, n, d) and y (T, n). All estimate the unknown
 ``sigma_max*`` of the step by that of the current ``W``, as the library does.
 """
 

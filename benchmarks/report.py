@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,8 +11,10 @@ import numpy as np
 import threadpoolctl
 
 from cobandits import kernels
+from cobandits.files import write_whole
+from cobandits.lab.reproduction import facts
 
-__all__ = ["FOLDER", "Section", "Table", "Target", "machine", "write_whole"]
+__all__ = ["FOLDER", "Section", "Table", "Target", "machine", "write_json"]
 
 Cell = str | float | int | None
 
@@ -85,6 +85,7 @@ class Section:
 
 def machine() -> dict[str, str]:
     """Return the facts that the times depend on."""
+    known = facts()
     blas = [
         f"{pool['internal_api']} {pool['version']} ({pool.get('architecture', 'unknown')}), "
         f"{pool['num_threads']} thread"
@@ -92,31 +93,17 @@ def machine() -> dict[str, str]:
         if pool["user_api"] == "blas"
     ]
     return {
-        "cpu": _cpu_name(),
-        "cores": str(os.cpu_count()),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
+        **{name: known[name] for name in ("cpu", "cores", "system", "python")},
         "numpy": np.__version__,
         "blas": "; ".join(dict.fromkeys(blas)) or "unknown",
         "compiled pass": "yes" if kernels.COMPILED else "no: NumPy is used",
     }
 
 
-def write_whole(path: Path, content: Mapping[str, object]) -> None:
+def write_json(path: Path, content: Mapping[str, object]) -> None:
     """Write JSON to ``path``, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    temporary.replace(path)
-
-
-def _cpu_name() -> str:
-    facts = Path("/proc/cpuinfo")
-    if facts.exists():
-        for line in facts.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or "unknown"
+    write_whole(path, json.dumps(content, indent=1).encode())
 
 
 def _text(cell: Cell) -> str:

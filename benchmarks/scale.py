@@ -33,7 +33,7 @@ STEEPEST = 1.1  # exponent by the number of tasks
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Tasks, features, rank and arms; tasks asked at a time; rewards a task, on average."""
+    """Tasks, features, rank and arms; tasks asked at a time; rewards per task, on average."""
 
     T: int
     d: int = 200
@@ -44,7 +44,7 @@ class Size:
 
     @property
     def batches(self) -> int:
-        """How often tasks are asked."""
+        """The number of batches."""
         return self.rewards * self.T // self.batch
 
 
@@ -53,14 +53,14 @@ class Found:
     """What was measured with one number of tasks."""
 
     size: Size
-    decide: float  # seconds a decision
+    decide: float  # seconds per decision
     learn: float  # seconds a reward, where the prior stays
     refit: float  # seconds of learning when the prior was last learned too
     refits: int
     refits_seconds: float  # of all of them
     directions: int  # of a task's posterior: fewer where there are more tasks
     peak: int  # bytes that are added to the interpreter with its imports
-    regret: dict[str, tuple[float, float]]  # a decision, in the first and in the last tenth
+    regret: dict[str, tuple[float, float]]  # per decision, in the first and in the last tenth
 
 
 class World:
@@ -149,7 +149,7 @@ class Player:
         return decided.chosen
 
     def found(self, regret: dict[str, tuple[float, float]], peak: int) -> Found:
-        """Return what the clock shows."""
+        """Return the measurements."""
         return Found(
             size=self._size,
             decide=float(np.mean(self._decide[1:])) / self._size.batch,  # the first is at random
@@ -208,8 +208,8 @@ def _speed(found: list[Found]) -> Table:
     ]
     columns = (
         "tasks",
-        "decisions a second",
-        "rewards a second",
+        "decisions per second",
+        "rewards per second",
         "last refit, s",
         "refits",
         "all refits, s",
@@ -222,12 +222,12 @@ def _speed(found: list[Found]) -> Table:
 
 
 def _regret(found: list[Found]) -> Table:
-    """Show that it learns: the oracle knows the subspace and learns each task in it."""
+    """Return the regret beside that of an oracle that knows the subspace."""
     rows = [
         (f.size.T, name, first, last) for f in found for name, (first, last) in f.regret.items()
     ]
     columns = ("tasks", "policy", "first tenth", "last tenth")
-    return Table(title="Regret a decision", columns=columns, rows=rows)
+    return Table(title="Regret per decision", columns=columns, rows=rows)
 
 
 def _growth(found: list[Found]) -> tuple[Table, list[Target]]:

@@ -19,11 +19,11 @@ from benchmarks.references import (
 from benchmarks.report import Section, Table, Target
 from benchmarks.timing import REPETITIONS, geometric_mean, interleaved
 from cobandits.environments import Problem, Synthetic
-from cobandits.estimate import Estimate
 from cobandits.estimators import LowRank
+from cobandits.lab.cells import noise_floor
 from cobandits.metrics import relative_error
 
-__all__ = ["CELLS", "Cell", "Solved", "fast_iterations", "floor", "section", "solve"]
+__all__ = ["CELLS", "Cell", "Solved", "fast_iterations", "section", "solve"]
 
 Floats = NDArray[np.floating]
 
@@ -76,13 +76,6 @@ class Solved:
     literal: float
 
 
-def floor(problem: Problem) -> float:
-    """Return the error of the least-squares optimum that is found from the true basis."""
-    start = Estimate(basis=problem.basis, weights=problem.weights, labels=problem.tasks.labels)
-    best = LowRank(rank=start.rank).fit(problem.tasks, start=start)
-    return relative_error(best.theta, problem.theta)
-
-
 def fast_iterations(problem: Problem, error: float) -> int | None:
     """Return the fewest iterations after which a fit of LowRank has at most this error."""
     rank = problem.basis.shape[1]
@@ -101,7 +94,7 @@ def solve(problem: Problem, repetitions: int = REPETITIONS) -> Solved | None:
     """Time every method on a problem; None where one of them does not reach the floor."""
     tasks, rank = problem.tasks, problem.basis.shape[1]
     Phi, y = stacked(tasks.rows, tasks.rewards, tasks.n_tasks)
-    error = WITHIN * floor(problem)
+    error = WITHIN * noise_floor(problem)
     k = fast_iterations(problem, error)
     # the references take the same steps, so the quickest of them counts for all
     k_reference = iterations_to_error(batched_reusing, Phi, y, problem.theta, rank, error, LIMIT)

@@ -18,7 +18,7 @@ LEAST_SECONDS = 0.02  # of a repetition: shorter ones measure the clock
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Timings:
-    """Seconds a call of each function, one number a repetition."""
+    """Seconds per call of each function, one number per repetition."""
 
     seconds: Mapping[str, NDArray[np.float64]]  # (repetition,)
 
@@ -37,12 +37,12 @@ def interleaved(
     repetitions: int = REPETITIONS,
     least_seconds: float = LEAST_SECONDS,
 ) -> Timings:
-    """Time the functions in turn (a, b, c, a, b, c, ...), each called often enough a turn."""
+    """Time the functions in turn (a, b, c, a, b, c, ...), each called often enough per turn."""
     calls = {name: _calls(function, least_seconds) for name, function in functions.items()}
     seconds = {name: np.empty(repetitions) for name in functions}
     for repetition in range(repetitions):
         for name, function in functions.items():
-            seconds[name][repetition] = _seconds_a_call(function, calls[name])
+            seconds[name][repetition] = _seconds_per_call(function, calls[name])
     return Timings(seconds=seconds)
 
 
@@ -73,11 +73,11 @@ def exponent(sizes: Iterable[float], times: Iterable[float]) -> tuple[float, flo
 def _calls(function: Callable[[], object], least_seconds: float) -> int:
     """Return how many calls take ``least_seconds``; the first call warms up."""
     function()
-    once = _seconds_a_call(function, 1)
+    once = _seconds_per_call(function, 1)
     return max(1, math.ceil(least_seconds / once))
 
 
-def _seconds_a_call(function: Callable[[], object], calls: int) -> float:
+def _seconds_per_call(function: Callable[[], object], calls: int) -> float:
     begin = time.perf_counter()
     for _ in range(calls):
         function()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cobandits.lab.cells import Cell, Estimation, Parameters, Record, Simulation
+from cobandits.lab import Cell, Estimation, Record, Simulation
+from cobandits.lab.cells import Parameters
 from cobandits.lab.panels import Scale, available
 from cobandits.lab.reproduction import Reproduction
 from cobandits.plots import save

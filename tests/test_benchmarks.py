@@ -25,6 +25,7 @@ from benchmarks.references import (
 from cobandits import estimators, kernels
 from cobandits.environments import Problem, Synthetic
 from cobandits.estimators import AltGDMin, available
+from cobandits.lab.cells import noise_floor
 from cobandits.linalg import subspace_distance
 from cobandits.metrics import relative_error
 from cobandits.tasks import TaskRows
@@ -154,7 +155,7 @@ def test_a_solved_problem_is_within_the_bound_for_both_methods() -> None:
     drawn = cell.problem(seed=1)
     found = solve.solve(drawn, repetitions=1)
     assert found is not None
-    bound = solve.WITHIN * solve.floor(drawn)
+    bound = solve.WITHIN * noise_floor(drawn)
     estimate = estimators.LowRank(rank=2, iterations=found.iterations).fit(drawn.tasks)
     assert relative_error(estimate.theta, drawn.theta) <= bound
     steps = found.reference_iterations

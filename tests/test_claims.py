@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cobandits.environments import Synthetic
-from cobandits.lab.cells import Estimation, Record
-from cobandits.lab.claims import Case, Claim, beyond, check, judge
+from cobandits.lab import Estimation, Record
+from cobandits.lab.claims import Case, Claim, Evidence, beyond, check, judge
 from tests.constructed import fit, of_series, play, simulation
 
 BY_EPOCH = {"schedule": "equal-4"}
@@ -21,7 +21,7 @@ Regret = Callable[[str, int, int], float]  # of policy, T and r
 
 
 def verdict(key: str, records: Sequence[Record]) -> Claim:
-    return next(claim for claim in check(of_series(records)) if claim.key == key)
+    return next(claim for claim in check(Evidence(of_series(records))) if claim.key == key)
 
 
 def played(
@@ -144,7 +144,7 @@ def test_policies_that_learn_after_every_reward_are_apart() -> None:
     records = played(lambda policy, *_: 10 if policy == "lrrl" else 20, tasks=(10,))
     cells = [simulation("ridge", trial, parameters={"ridge": 0.1}) for trial in range(6)]
     records += [play(cell, 3 + 50 * cell.trial + 0.01 * cell.trial**2) for cell in cells]
-    duels = beyond(of_series(records))
+    duels = beyond(Evidence(of_series(records)))
     assert [(duel.against, duel.lost) for duel in duels] == [("ridge, every round", True)]
     claim = verdict("lowest", records)
     assert claim.verdict == "holds"
@@ -158,7 +158,7 @@ def test_of_several_parameters_the_best_counts() -> None:
         for trial in (0, 1)
         for ridge, regret in ((0.1, 5.0), (1.0, 50.0))
     ]
-    (duel,) = beyond(of_series(ours + theirs))
+    (duel,) = beyond(Evidence(of_series(ours + theirs)))
     assert duel.theirs.tolist() == [5.0, 5.0]
 
 
@@ -168,7 +168,7 @@ def test_tuning_trials_are_left_out() -> None:
         for policy, parameters in (("lrrl", BY_EPOCH), ("ridge", {}))
         for trial in (-1, 0)
     ]
-    (duel,) = beyond(of_series(records))
+    (duel,) = beyond(Evidence(of_series(records)))
     assert duel.trials == 1
 
 
@@ -266,14 +266,14 @@ def test_saturation_tells_which_noise_the_paper_had() -> None:
 def test_names_of_panels_and_series_do_not_matter() -> None:
     records = played(lambda policy, T, r: len(policy) * T / r) + fitted(lambda _: falling(0.8))
     renamed = {f"panel {i}": {"x": [record]} for i, record in enumerate(reversed(records))}
-    said = [(claim.outcome, claim.numbers) for claim in check(of_series(records))]
-    assert [(claim.outcome, claim.numbers) for claim in check(renamed)] == said
+    said = [(claim.outcome, claim.numbers) for claim in check(Evidence(of_series(records)))]
+    assert [(claim.outcome, claim.numbers) for claim in check(Evidence(renamed))] == said
 
 
 def test_a_record_in_two_panels_counts_once() -> None:
     records = played(lambda policy, *_: len(policy))
     twice = {"one": {"a": records}, "two": {"a": records}}
-    assert check(twice) == check(of_series(records))
+    assert check(Evidence(twice)) == check(Evidence(of_series(records)))
 
 
 # ---- conditions

@@ -11,14 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
 import cobandits
-from cobandits.cli import main
 from cobandits.cli.comparison import Comparison
 from cobandits.cli.comparison import Run as ComparedRun
 from cobandits.cli.tables import print_comparison
@@ -29,6 +28,7 @@ from cobandits.estimators import LowRank, available, make
 from cobandits.metrics import relative_error
 from cobandits.progress import ProgressBar
 from cobandits.tasks import TaskRows
+from tests.commands import Result, Run, command_line
 from tests.support import drawn, optimum_near_truth
 
 KEYS = {
@@ -47,28 +47,9 @@ KEYS = {
 SMALL = ("--dim", "20", "--tasks", "12", "--rank", "2", "--rows", "15", "--noise-std", "1e-2")
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def records(self) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Run = Callable[..., Result]
-
-
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def go(*arguments: object) -> Result:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        assert isinstance(ended.value.code, int)
-        return Result(ended.value.code, *capsys.readouterr())
-
-    return go
+    return command_line(capsys)
 
 
 # ---- estimate
@@ -182,6 +163,13 @@ def test_no_trial_is_charged_for_the_first_fit(monkeypatch: pytest.MonkeyPatch) 
     assert fits[0] < 50  # a tiny problem, before the floor and the fit of each trial
     assert fits[1:] == [180] * 4
     assert comparison.setting == "d = 20, T = 12, r = 2, 15 rows a task, noise 0.001"
+
+
+def test_an_import_draws_no_data() -> None:
+    code = "from cobandits.environments import Synthetic; del Synthetic.problem; import {}"
+    modules = ("cobandits.cli.app", "cobandits.cli.comparison")
+    command = [sys.executable, "-c", code.format(", ".join(modules))]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 def test_the_picture_of_a_comparison_is_written(run: Run, tmp_path: Path) -> None:

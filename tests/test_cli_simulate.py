@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 
-from cobandits.cli import main
 from cobandits.cli.standings import print_standings, standings
 from cobandits.environments import Synthetic
 from cobandits.lab import Record, Simulation, read_experiments
@@ -19,6 +17,7 @@ from cobandits.logs import Log
 from cobandits.policies import Ridge, available
 from cobandits.simulate import simulate
 from tests import records as records_module
+from tests.commands import Run, command_line
 
 KEYS = {
     "policy",
@@ -48,31 +47,9 @@ SMALL = ("simulate", *SIZE, "--rounds", 12, "--seed", 3)
 EXAMPLE = Path(__file__).parents[1] / "examples" / "experiment.toml"
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        def refuse(text: str) -> float:
-            raise AssertionError(f"{text} is no JSON")
-
-        return [json.loads(line, parse_constant=refuse) for line in self.out.splitlines()]
-
-
-Run = Callable[..., Result]
-
-
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def go(*arguments: object) -> Result:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        assert isinstance(ended.value.code, int)
-        return Result(ended.value.code, *capsys.readouterr())
-
-    return go
+    return command_line(capsys)
 
 
 def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cobandits.errors import CobanditsError, DataError, ModelFileError, UnknownTaskError
-from cobandits.estimate import Estimate, History, Status
+from cobandits.estimate import Estimate, History, Status, check_labels
 from cobandits.estimators import LowRank
 from cobandits.metrics import relative_error
 from cobandits.tasks import TaskRows
@@ -228,6 +228,8 @@ def test_label_that_cannot_be_saved_is_refused(tmp_path: Path, label: Hashable) 
     for labels in ((label,), (("a", label),)):
         with pytest.raises(DataError, match="cannot be saved; use strings, numbers"):
             small(labels).save(tmp_path / "model")
+        with pytest.raises(DataError, match="cannot be saved; use strings, numbers"):
+            check_labels(labels)
     assert list(tmp_path.iterdir()) == []
 
 

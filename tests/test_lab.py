@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -31,7 +32,6 @@ from cobandits.lab import (
     tune,
     tuned,
 )
-from cobandits.lab import runner as runner_module
 from cobandits.lab import tuning as tuning_module
 from cobandits.policies import Ridge, Thompson
 from cobandits.simulate import simulate
@@ -179,7 +179,7 @@ class Threads(Cell):
     def steps(self) -> int:
         return 1
 
-    def record(self, progress: object = None) -> Record:
+    def measure(self, progress: object = None) -> Record:
         pools = threadpoolctl.threadpool_info()
         later = int(os.environ.get("OPENBLAS_NUM_THREADS", "0"))
         return {"threads": [*(pool["num_threads"] for pool in pools), later]}
@@ -248,56 +248,78 @@ def test_equal_cells_run_once_and_in_order_gives_each_its_record() -> None:
     assert all(record["identity"] == cell.identity for cell, record in given)
 
 
-def given_out(cells: list[Simulation], jobs: int) -> list[Simulation]:
-    """Return cells in the order in which a pool gets them, which has at most eight a process."""
-    order: list[Simulation] = []
+GiveOut = Callable[[list[Simulation]], list[tuple[Simulation, ...]]]
+
+
+@pytest.fixture
+def give_out(monkeypatch: pytest.MonkeyPatch) -> GiveOut:
+    """Return what runs cells in two processes and returns the batches, in the order of giving."""
+    batches: list[tuple[Simulation, ...]] = []
     done = 0
 
     class Pool:
+        """Has done at once what it is given, and has at most eight batches per process."""
+
+        def __init__(self, jobs: int, **options: object) -> None:
+            self.jobs = jobs
+
         def submit(self, call: object, batch: tuple[Simulation, ...]) -> Future[list[Record]]:
             assert len({cell.world for cell in batch}) == 1
-            order.extend(batch)
-            assert len(order) - done <= 8 * jobs * len(batch)
+            batches.append(batch)
+            assert sum(map(len, batches)) - done <= 8 * self.jobs * len(batch)
             future: Future[list[Record]] = Future()
             future.set_result([{} for _ in batch])
             return future
 
-    pool = cast(ProcessPoolExecutor, Pool())
-    batches = runner_module._batches(cells, jobs)
-    for _ in runner_module._fed(pool, runner_module._queue(batches, jobs), jobs):
-        done += 1
-    return order
+        def shutdown(self) -> None:
+            pass
+
+    def run(cells: list[Simulation]) -> list[tuple[Simulation, ...]]:
+        nonlocal done
+        for _ in run_all(cells, jobs=2):
+            done += 1
+        return batches
+
+    monkeypatch.setattr("cobandits.lab.runner.ProcessPoolExecutor", Pool)
+    return run
 
 
-@pytest.mark.parametrize("n_cells", [1, 2, 30, 33, 50, 64, 400])
-def test_many_cells_are_given_out_a_few_at_a_time_and_each_once(n_cells: int) -> None:
+@pytest.mark.parametrize("n_cells", [2, 30, 33, 50, 64, 400])
+def test_many_cells_are_given_out_a_few_at_a_time_and_each_once(
+    n_cells: int, give_out: GiveOut
+) -> None:
     cells = [replace(CELL, rounds=1 + n % 7, trial=n) for n in range(n_cells)]
-    order = given_out(cells, jobs=2)
+    order = [*chain(*give_out(cells))]
     assert sorted(cell.trial for cell in order) == list(range(n_cells))
     assert order[0].rounds == max(cell.rounds for cell in cells)
     assert order[-1].rounds == 1
 
 
-def test_long_cells_come_first_short_ones_last_and_between_they_are_mixed() -> None:
+def test_long_cells_come_first_short_ones_last_and_between_they_are_mixed(
+    give_out: GiveOut,
+) -> None:
     cells = [replace(CELL, rounds=1 + n % 7, trial=n) for n in range(400)]
     digits = Simulation(environment="digits", policy="random", rounds=7)
     mnist = Simulation(environment="mnist", policy="random", rounds=7)
-    order = given_out([*cells, mnist, digits], jobs=2)
+    order = [*chain(*give_out([*cells, mnist, digits]))]
     assert order[:2] == [mnist, digits]
     assert {cell.rounds for cell in order[2:40]} == {7}
     assert {cell.rounds for cell in order[-40:]} == {1}
     assert len({cell.rounds for cell in order[41:61]}) > 3
 
 
-def test_cells_of_one_world_are_run_together_where_there_is_enough_work() -> None:
+def test_cells_of_one_world_are_run_together(give_out: GiveOut) -> None:
     policies = ("random", "ridge", "thompson")
     cells = [replace(CELL, policy=name, trial=n) for name in policies for n in range(100)]
-    order = given_out(cells, jobs=2)
-    assert len(order) == 300
-    for first in range(0, 300, 3):
-        assert {cell.policy for cell in order[first : first + 3]} == set(policies)
-    few = runner_module._batches(cells[::50], jobs=2)
-    assert all(len(batch) == 1 for batch in few)
+    batches = give_out(cells)
+    assert len(batches) == 100
+    assert all({cell.policy for cell in batch} == set(policies) for batch in batches)
+
+
+def test_few_cells_are_run_one_by_one_so_that_all_processes_have_work(give_out: GiveOut) -> None:
+    policies = ("random", "ridge", "thompson")
+    cells = [replace(CELL, policy=name, trial=n) for name in policies for n in (0, 50)]
+    assert [len(batch) for batch in give_out(cells)] == [1] * 6
 
 
 def test_a_world_that_was_met_before_is_the_same() -> None:
@@ -393,13 +415,13 @@ def test_an_error_names_its_cell_and_takes_no_result_with_it(jobs: int) -> None:
 def test_errors_stay_in_their_tree(
     error: CobanditsError, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Simulation, "record", _raising(error))
+    monkeypatch.setattr(Simulation, "measure", _raising(error))
     with pytest.raises(kind, match=r"thompson.*trial 1: odd"):
         list(run_all([CELL]))
 
 
 def test_a_bug_keeps_its_type_and_names_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Simulation, "record", _raising(ZeroDivisionError("bug")))
+    monkeypatch.setattr(Simulation, "measure", _raising(ZeroDivisionError("bug")))
     with pytest.raises(ZeroDivisionError) as failed:
         list(run_all([CELL]))
     assert "trial=1" in failed.value.__notes__[0]
@@ -418,7 +440,7 @@ class Dies(Threads):
 
     kind: ClassVar[str] = "dies"
 
-    def record(self, progress: object = None) -> Record:
+    def measure(self, progress: object = None) -> Record:
         os._exit(9)
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ from benchmarks.references import stacked
 from cobandits import estimators, policies
 from cobandits.environments import Problem, Synthetic
 from cobandits.estimators import TraceNorm
-from cobandits.lab.cells import Cell, Estimation, Record, Simulation
+from cobandits.lab import Cell, Estimation, Record, Simulation
 from cobandits.lab.panels import Panel, Scale
 from cobandits.metrics import relative_error
 from cobandits.simulate import simulate

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from cobandits import environments, estimators
 from cobandits.environments import Synthetic
-from cobandits.lab.cells import Cell, Estimation, Record, Simulation
+from cobandits.lab import Cell, Estimation, Record, Simulation
 from cobandits.lab.panels import Panel, Scale, available
 from cobandits.lab.panels.reading import theory
 from cobandits.theory import Theory
@@ -285,8 +285,9 @@ def test_a_panel_that_is_really_run() -> None:
     panel = PANELS["1g"]
     cells = {name: cells[:1] for name, cells in panel.cells(scale).items()}
     records = {name: [cell.run() for cell in some] for name, some in cells.items()}
-    left, right = panel.draw(records, scale).axes
+    figure = panel.draw(records, scale)
+    left, _ = figure.axes
     for (name, (record,)), line in zip(records.items(), left.get_lines(), strict=True):
         end = float(np.asarray(line.get_ydata(), float)[-1])
         assert end == pytest.approx(record["regret_per_task"]), name
-    assert "one trial" in right.get_figure().get_suptitle()  # type: ignore[union-attr]
+    assert "one trial" in figure.get_suptitle()

@@ -18,6 +18,7 @@ from scipy import stats
 from cobandits import plots
 from cobandits.plots import Curves, Errors
 from cobandits.plots.looks import look
+from tests.pictures import left_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,8 +71,7 @@ def check_texts(figure: Figure) -> None:
     width, height = FigureCanvasAgg(figure).get_width_height()
     figure.draw_without_rendering()
     drawn = [text for axes in figure.axes for text in axes.texts]
-    drawn += [axes._left_title for axes in figure.axes]  # type: ignore[attr-defined]
-    drawn += [figure._suptitle]  # type: ignore[attr-defined]
+    drawn += [*map(left_title, figure.axes), *figure.texts]
     boxes = {text.get_text(): Text.get_window_extent(text) for text in drawn if text.get_text()}
     for name, box in boxes.items():
         assert box.x0 >= 0, name

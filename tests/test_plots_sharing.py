@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 import pytest
+from matplotlib.patches import Rectangle, StepPatch
 from matplotlib.text import Text
 from numpy.typing import NDArray
 
@@ -165,7 +166,8 @@ def test_bars_are_the_shares_in_falling_order_and_dots_the_uncertainty() -> None
     case = shown()
     (axes,) = plots.shared_and_own(case).axes
     order = 2 + np.argsort(-case.shared[2:])
-    shared, own = np.split(np.array([bar.get_height() for bar in axes.patches]), 2)  # type: ignore[attr-defined]
+    bars = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+    shared, own = np.split(np.array([bar.get_height() for bar in bars]), 2)
     np.testing.assert_allclose(shared, case.shared[order])
     np.testing.assert_allclose(shared + own, 1)
     np.testing.assert_allclose(offsets(axes, 0)[:, 1], case.uncertainty[order] / 2)
@@ -175,10 +177,11 @@ def test_bars_are_the_shares_in_falling_order_and_dots_the_uncertainty() -> None
 def test_areas_of_many_tasks_are_their_shares() -> None:
     case = shown(n_tasks=400)
     (axes,) = plots.shared_and_own(case).axes
-    shared, own = (patch.get_data() for patch in axes.patches)  # type: ignore[attr-defined]
-    np.testing.assert_allclose(shared.values, np.sort(case.shared[2:])[::-1])
-    np.testing.assert_allclose(own.baseline, shared.values)
-    np.testing.assert_allclose(own.values, 1)
+    areas = [patch for patch in axes.patches if isinstance(patch, StepPatch)]
+    (shared, _, _), (own, _, baseline) = (area.get_data() for area in areas)
+    np.testing.assert_allclose(shared, np.sort(case.shared[2:])[::-1])
+    np.testing.assert_allclose(baseline, shared)
+    np.testing.assert_allclose(own, 1)
 
 
 def test_the_parts_differ_in_grey() -> None:

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from cobandits.errors import ConfigurationError
-from cobandits.lab import claims, report
+from cobandits.lab import Record, report
+from cobandits.lab import reproduction as reproductions
 from cobandits.lab.choices import CHOICES
-from cobandits.lab.pages import data_uri, picture_file
+from cobandits.lab.claims import Claim, Evidence
+from cobandits.lab.pages import data_uri, picture_file, write_experiment
 from cobandits.lab.panels import available
+from cobandits.lab.records import configuration
 from tests.constructed import reproduction
 
 _VOID = {"meta", "img", "link", "br", "hr", "input"}
@@ -68,7 +71,7 @@ def test_every_panel_has_its_picture_title_and_parameters(page: Page) -> None:
 
 
 def test_every_claim_and_choice_is_there(page: Page, written: Path) -> None:
-    found = claims.check(reproduction(written.parent / "again").records)
+    found = reproduction(written.parent / "again").claims
     plain = " ".join(page.text.split())
     for claim in found:
         assert claim.text in plain
@@ -155,7 +158,7 @@ def test_a_large_svg_gives_way_to_its_png(tmp_path: Path) -> None:
 
 def test_a_readers_own_experiment(tmp_path: Path) -> None:
     stem = reproduction(tmp_path).figures["1a"]
-    path = report.write_experiment(
+    path = write_experiment(
         tmp_path / "mine",
         title="Mine & yours",
         setting="synthetic, dim 5",
@@ -209,3 +212,25 @@ def test_the_commands_fetch_what_the_panels_need(
     path = report.write(type(whole)(**{**vars(whole), "records": some}), tmp_path)
     text = Page(path.read_text(encoding="utf-8")).text
     assert all(command in text for command in commands)
+
+
+def test_claims_are_checked_once_for_report_and_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[Evidence] = []
+
+    def check(evidence: Evidence) -> list[Claim]:
+        checked.append(evidence)
+        return []
+
+    monkeypatch.setattr(reproductions, "check", check)
+    made = reproduction(tmp_path)
+    report.write(made, tmp_path)
+    assert made.claims == []
+    assert len(checked) == 1
+
+
+def test_a_configuration_is_parsed_once() -> None:
+    record: Record = {"configuration": '{"rounds": 40}'}
+    assert configuration(record) == {"rounds": 40}
+    assert configuration(record) is configuration(dict(record))

@@ -14,16 +14,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import psutil
 import pytest
 
 from cobandits import datasets
-from cobandits.cli import main
 from cobandits.errors import ConfigurationError
 from cobandits.lab import Record, Reproduction, Simulation, Store, reproduce
 from cobandits.lab.panels import Scale
+from tests.commands import Run, command_line
 from tests.records import TINY, bits
 
 PANELS = list(TINY.values())
@@ -37,8 +37,8 @@ def stored(directory: Path) -> dict[str, Record]:
         return store.records()
 
 
-def run(scale: Scale, out: Path, **options: int) -> Reproduction:
-    return reproduce(PANELS, scale, out=out, **options)  # type: ignore[arg-type]
+def run(scale: Scale, out: Path, jobs: int = 1) -> Reproduction:
+    return reproduce(PANELS, scale, out=out, jobs=jobs)
 
 
 @pytest.fixture
@@ -217,27 +217,11 @@ def test_processes_give_the_same_bits_as_one(tmp_path: Path) -> None:
 # ---- the command
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Result]
-
-
 @pytest.fixture
 def cobandits(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     module = importlib.import_module("cobandits.cli.reproduce")
     monkeypatch.setattr(module, "available", lambda: TINY)
-
-    def go(*arguments: object) -> Result:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        assert isinstance(ended.value.code, int)
-        return Result(ended.value.code, *capsys.readouterr())
-
-    return go
+    return command_line(capsys)
 
 
 def test_the_command_ends_with_the_claims_and_the_report(cobandits: Run, tmp_path: Path) -> None:

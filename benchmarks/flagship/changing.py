@@ -60,7 +60,7 @@ class SecondHalf:
 
 
 def late_trial(environment: Synthetic, rounds: int, seed: int, trial: int) -> Line:
-    """Return the regret of the late tasks in their first rounds, a task.
+    """Return the regret per task of the late tasks in their first rounds.
 
     The oracle's ridge is the square of the noise: its weights are then the posterior mean, since
     the true ones are standard Gaussian.
@@ -103,9 +103,9 @@ def late(kept: Kept, scale: Scale) -> Part:
     cells, _ = _cells(kept, scale, "late", world, late_trial, scale.rounds)
     return Part(
         title="Late tasks",
-        text=f"A fifth of the tasks joins at half time. Shown is the regret of these alone, a "
-        f"task, in their first {FIRST} rounds. `subspace-oracle` knows the basis, and its ridge is "
-        "the right one, the square of the noise. The command tells only the regret of all tasks "
+        text="A fifth of the tasks joins at half time. Shown is the regret per task of these "
+        f"alone, in their first {FIRST} rounds. `subspace-oracle` knows the basis, and its ridge "
+        "is the right one, the square of the noise. The command tells only the regret of all tasks "
         "and rounds, so this and the next section use the library, on the rounds of:",
         commands=_commands(scale, scale.rounds, "late-tasks"),
         tables=[_table(cells, "subspace-oracle")],
@@ -120,7 +120,7 @@ def drift(kept: Kept, scale: Scale) -> Part:
     cells, lines = _cells(kept, scale, "drift", world, drift_trial, rounds)
     return Part(
         title="Drift",
-        text=f"Of {rounds} rounds, the second half has another basis. Shown is the regret a task "
+        text=f"Of {rounds} rounds, the second half has another basis. Shown is the regret per task "
         "in the second half, of `shared` that played the first half and of one that did not.",
         commands=_commands(scale, rounds, "drift"),
         tables=[_table(cells, "fresh")],
@@ -164,7 +164,7 @@ def _table(cells: Sequence[Cell], other: str) -> Table:
         for cell in cells
     ]
     columns = (*cells[0].setting, "shared", other, f"shared / {other}")
-    return Table(title="Regret a task.", columns=columns, rows=rows)
+    return Table(title="Regret per task.", columns=columns, rows=rows)
 
 
 def _commands(scale: Scale, rounds: int, option: str) -> list[str]:
@@ -173,7 +173,7 @@ def _commands(scale: Scale, rounds: int, option: str) -> list[str]:
 
 
 def _noticed(lines: Sequence[Line]) -> str:
-    """Say how soon the change was noticed, and how often one that was none."""
+    """Say how soon the change was detected, and the number of false alarms."""
     after = [count for line in lines if (count := line["noticed"]) is not None]
     false = sum(int(line["false"] or 0) for line in lines)
     when = ""

@@ -11,8 +11,9 @@ import numpy as np
 
 from benchmarks.flagship.kept import Play
 from benchmarks.report import Target
+from benchmarks.timing import geometric_mean
 from cobandits import policies
-from cobandits.plots.regret import interval
+from cobandits.intervals import t_interval
 
 __all__ = [
     "BASELINES",
@@ -24,7 +25,7 @@ __all__ = [
     "geometric_mean",
     "limit_rounds",
     "mean_target",
-    "seconds_a_trial",
+    "seconds_per_trial",
     "worst_target",
 ]
 
@@ -64,7 +65,7 @@ class Cell:
 
     def half(self, policy: str) -> float:
         """Return half of the 95 % t-interval of the mean."""
-        return float(interval(np.asarray(self.regrets[policy]))[1])
+        return float(t_interval(np.asarray(self.regrets[policy]))[1])
 
     def ratio(self, other: str, policy: str = SHARED) -> float:
         """Return the mean regret as a share of another's; ``BEST`` is the best baseline's."""
@@ -80,15 +81,6 @@ def limit_rounds(*, dim: int, n_tasks: int, rank: int) -> int:
     4
     """
     return math.ceil(rank * (dim + n_tasks - rank) / n_tasks)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Return the geometric mean.
-
-    >>> geometric_mean([1.0, 4.0])
-    2.0
-    """
-    return float(np.exp(np.mean(np.log(values))))
 
 
 def mean_target(name: str, cells: Sequence[Cell], other: str, at_most: float) -> Target:
@@ -108,7 +100,7 @@ def worst_target(name: str, cells: Sequence[Cell], other: str, at_most: float) -
     return Target(name=name, measured=worst.ratio(other), at_most=at_most)
 
 
-def seconds_a_trial(cells: Sequence[Cell]) -> dict[str, float]:
+def seconds_per_trial(cells: Sequence[Cell]) -> dict[str, float]:
     """Return the mean seconds of each policy, over cells and trials."""
     seconds: dict[str, list[float]] = {}
     for cell in cells:

@@ -25,7 +25,7 @@ Line = dict[str, float | None]  # one trial of what the tool runs itself
 
 
 class NotRunError(Exception):
-    """What is asked for was not run, and may or can not be run now."""
+    """A result that was not run, and that may not or cannot be run now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +61,7 @@ class Play:
     policy: str
     parameters: Mapping[str, float | str]
     trial: int
-    regret: float  # a task
+    regret: float  # per task
     seconds: float
 
     @classmethod
@@ -159,7 +159,7 @@ class Kept:
 
 
 def quiet() -> None:
-    """Log no warnings in this process: the page says which changes were noticed."""
+    """Silence warnings in this process: the page says which changes were detected."""
     logging.getLogger("cobandits").setLevel(logging.ERROR)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.flagship.figures import BEST, Cell, chosen, geometric_mean, seconds_a_trial
+from benchmarks.flagship.figures import BEST, Cell, chosen, seconds_per_trial
 from benchmarks.report import Table, Target
+from benchmarks.timing import geometric_mean
 
 __all__ = ["Part", "markdown", "notes_on", "page", "plus_minus", "regret_table", "target_table"]
 
@@ -53,7 +54,7 @@ def page(parts: Mapping[str, Part | str], facts: Mapping[str, str], days: set[st
         [
             "# `shared` against the other policies",
             "`make flagship` makes this page and keeps what was run in `results/flagship`. Regret "
-            "is a task's, over all rounds, mean over tasks; a mean over trials ± half of its 95 % "
+            "is per task, over all rounds, mean over tasks; a mean over trials ± half of its 95 % "
             "t-interval. All policies meet the same tasks, arms and noise in a trial. A ratio is "
             "one of means, the regret of `shared` over that of the other: below 1 it wins. In "
             "commands, T, r, s and n stand for what a cell has.",
@@ -100,7 +101,7 @@ def regret_table(cells: Sequence[Cell], policies: Sequence[str], others: Sequenc
         )
         for cell in cells
     ]
-    return Table(title="Regret a task.", columns=columns, rows=rows)
+    return Table(title="Regret per task.", columns=columns, rows=rows)
 
 
 def notes_on(cells: Sequence[Cell], others: Sequence[str]) -> list[str]:
@@ -108,11 +109,11 @@ def notes_on(cells: Sequence[Cell], others: Sequence[str]) -> list[str]:
     means = {name: geometric_mean([cell.ratio(name) for cell in cells]) for name in others}
     ratios = ", ".join(f"to {name} {mean:.3f}" for name, mean in means.items())
     values = "; ".join(f"{name}: {counts}" for name, counts in chosen(cells).items())
-    seconds = ", ".join(f"{name} {value:.2g}" for name, value in seconds_a_trial(cells).items())
+    seconds = ", ".join(f"{name} {value:.2g}" for name, value in seconds_per_trial(cells).items())
     return [
         f"Geometric means of the ratios: {ratios}.",
         f"Chosen by tuning (in how many cells; * is an edge of what was tried): {values}.",
-        f"Seconds a trial, deciding and learning: {seconds}.",
+        f"Seconds per trial, deciding and learning: {seconds}.",
     ]
 
 

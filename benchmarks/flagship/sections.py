@@ -28,7 +28,7 @@ Options = Mapping[str, Option]
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How much is run."""
+    """The size of a run."""
 
     trials: int = 10
     mnist_trials: int = 10
@@ -43,7 +43,7 @@ class Scale:
 
     @classmethod
     def quick(cls) -> Scale:
-        """Return a scale that shows whether all works, and little more."""
+        """Return a scale for tests."""
         return cls(
             trials=2,
             mnist_trials=1,

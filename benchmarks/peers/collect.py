@@ -1,4 +1,4 @@
-"""All that is to be found: what is missing is run, if it is asked for, and the rest is read."""
+"""All results: missing ones are run, if they are asked for; the others are read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECTIONS = ("regret", "speed", "install", "page")
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How much is run."""
+    """The size of a run."""
 
     workloads: Mapping[str, Workload] = field(default_factory=workloads)
     most_values: int | None = None  # of a parameter, that are tried
@@ -36,7 +36,7 @@ class Scale:
 
     @classmethod
     def quick(cls) -> Scale:
-        """Return a scale that shows whether all works, and little more."""
+        """Return a scale for tests."""
         size = Size(warm_up=3, warm_up_seconds=2.0, repetitions=2, least_seconds=0.01)
         return cls(workloads=quick(), most_values=2, size=size)
 
@@ -47,7 +47,7 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What may be run now; what was run before is shown as well."""
+    """The sections, peers and workloads that may be run now; earlier results are shown too."""
 
     sections: Sequence[str] = SECTIONS
     peers: Sequence[str] = ()  # parts of names; all where there are none

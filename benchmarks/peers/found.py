@@ -1,4 +1,4 @@
-"""All that was found, and the figures that come from it."""
+"""All results, and the figures derived from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.peers.speed import Speed
 from benchmarks.peers.tuning import Run
 from benchmarks.peers.workloads import Workload
 from benchmarks.timing import geometric_mean
-from cobandits.plots.regret import interval
+from cobandits.intervals import t_interval
 
 __all__ = ["LARGE", "SHARED", "Found", "Measure", "Ratio"]
 
@@ -26,7 +26,7 @@ WHOLE = "T100-r8"  # the workload whose plays are timed whole
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """The mean regret of one as a share of another's, on the same trials."""
+    """The mean regret of one peer as a share of another's, on the same trials."""
 
     value: float
     half: float  # of the 95 % t-interval of the paired difference, as a share of the other's
@@ -54,7 +54,7 @@ class Measure:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What was run: by peer and workload, by peer, and by library."""
+    """The results by peer and workload, by peer, and by library."""
 
     peers: Mapping[str, Peer]
     workloads: Mapping[str, Workload]
@@ -80,15 +80,15 @@ class Found:
         return len(self.regrets(peer, workload)) > 0
 
     def mean(self, peer: str, workload: str) -> float:
-        """Return the mean regret a task."""
+        """Return the mean regret per task."""
         return float(self.regrets(peer, workload).mean())
 
     def half(self, peer: str, workload: str) -> float:
         """Return half of the 95 % t-interval of the mean."""
-        return float(interval(self.regrets(peer, workload))[1])
+        return float(t_interval(self.regrets(peer, workload))[1])
 
     def best(self, workload: str, among: Sequence[str] | None = None) -> str | None:
-        """Return who has the least mean regret, of some or of all."""
+        """Return the peer with the least mean regret, among some or all."""
         names = [
             name for name in (self.peers if among is None else among) if self.has(name, workload)
         ]
@@ -97,7 +97,7 @@ class Found:
     def ratio(self, peer: str, other: str, workload: str) -> Ratio:
         """Return the regret of a peer as a share of another's."""
         ours, theirs = self.regrets(peer, workload), self.regrets(other, workload)
-        _, half = interval(ours - theirs)
+        _, half = t_interval(ours - theirs)
         return Ratio(value=float(ours.mean() / theirs.mean()), half=float(half / theirs.mean()))
 
     def to_best(self, workload: str) -> tuple[str, Ratio] | None:

@@ -12,7 +12,7 @@ NO_FIGURE = "-"
 
 
 def losses(found: Found) -> list[str]:
-    """Say everything in which another is better than ``shared`` by more than its interval."""
+    """List all figures in which a peer beats ``shared`` by more than its interval."""
     return [*_lost_regret(found), *_lost_costs(found)]
 
 

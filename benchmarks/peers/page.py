@@ -131,8 +131,8 @@ def _circumstances(found: Found, facts: Mapping[str, str], days: set[str]) -> st
 
 def _on_regret(found: Found) -> str:
     return (
-        "Regret a task over all rounds; the least of each column is bold. Rows are in the order of "
-        "the last column, the geometric mean of the regret relative to the least of each column "
+        "Regret per task over all rounds; the least of each column is bold. Rows are in the order "
+        "of the last column, the geometric mean of the regret relative to the least of each column "
         "that the row has. What playing at random is expected to have is in the last row."
         + ("" if not _absences(found) else f" {_absences(found)}")
     )
@@ -208,7 +208,7 @@ def _losses_text(found: Found) -> str:
 
 def _on_costs() -> str:
     return (
-        "At 100 features and 5 arms, with the parameters of T=100 r=8, after 100 rewards a task. "
+        "At 100 features and 5 arms, with the parameters of T=100 r=8, after 100 rewards per task. "
         "*One* is a request for one of 100 tasks, by decision and update; *batch* all 100 tasks at "
         "once, a decision with its update: medians of repetitions, in turn in one process. "
         "For `shared` that is between refits of the prior. *Whole* is all seconds of a play of "

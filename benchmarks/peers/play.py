@@ -56,7 +56,7 @@ class Trial:
     """What one trial showed."""
 
     trial: int
-    regret: float  # a task, over all rounds
+    regret: float  # per task, over all rounds
     at_random: float  # what playing at random is expected to have
     deciding: float  # seconds
     learning: float  # seconds

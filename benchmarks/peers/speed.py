@@ -30,7 +30,7 @@ Request = tuple[Codes, Floats, Floats]  # tasks (m,), arms (m, K, d), rewards (m
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """What is timed."""
+    """The size of the problem that is timed."""
 
     dim: int = 100
     n_tasks: int = 100
@@ -101,7 +101,7 @@ class _Timed:
 
     @property
     def speed(self) -> Speed:
-        """What the clock shows."""
+        """The measured times."""
         decide, learn, batch = zip(*self._repetitions, strict=True)
         return Speed(decide=decide, learn=learn, batch=batch, warm_up=self._warm_up)
 

@@ -1,4 +1,4 @@
-"""Each peer with its best parameters on each workload, and what it did with them."""
+"""Tuning: each peer's best parameters on each workload, and its trials with them."""
 
 from __future__ import annotations
 

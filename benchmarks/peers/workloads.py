@@ -64,7 +64,7 @@ def workloads() -> dict[str, Workload]:
 
 
 def quick() -> dict[str, Workload]:
-    """Return few workloads of few rounds: they show whether all works, and little more."""
+    """Return few workloads of few rounds, for tests."""
     some = {name: workloads()[name] for name in ("T10-r2", "unequal", "digits")}
     return {name: replace(workload, rounds=10, trials=2) for name, workload in some.items()}
 

@@ -18,7 +18,7 @@ from cobandits.frames import Frame, features_of
 from cobandits.linalg import procrustes
 from cobandits.tasks.base import check_finite
 
-__all__ = ["Estimate", "History", "Status"]
+__all__ = ["Estimate", "History", "Status", "check_labels"]
 
 Floats = NDArray[np.floating]
 
@@ -225,6 +225,15 @@ def _is_hashable(label: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def check_labels(labels: Iterable[Hashable]) -> None:
+    """Refuse labels that :meth:`Estimate.save` cannot write.
+
+    >>> check_labels(["Oslo", 7, ("Oslo", 7)])
+    """
+    for label in labels:
+        _encoded(label)
 
 
 def _encoded(label: Hashable) -> Any:

@@ -12,7 +12,7 @@ __all__ = ["write_whole"]
 def write_whole(path: Path, content: bytes) -> None:
     """Write a new file beside ``path``, then rename it over ``path``.
 
-    Who reads ``path`` meanwhile, or after a crash, finds the old content or the new.
+    A reader of ``path`` finds the old content or the new, also after a crash.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:

@@ -1,4 +1,4 @@
-"""A progress bar for people: on a terminal only, and only for work that takes a while."""
+"""A progress bar, on terminals only, for work that takes longer than two seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ProgressBar:
     """Shows how far the work is, on stderr, once it has taken ``after`` seconds.
 
     Nothing is shown where stderr is not a terminal, or where rich is not installed. The
-    bar is gone when the work is done. With a ``unit`` it also shows how many are done a second.
+    bar is gone when the work is done. With a ``unit`` it also shows how many are done per second.
 
     >>> with ProgressBar() as bar:
     ...     bar.stage("fitting")
@@ -64,14 +64,14 @@ class ProgressBar:
         self._progress = self._timer = None
 
     def stage(self, text: str) -> None:
-        """Say what is done now; how much there is of it is not known yet."""
+        """Begin a stage of the work; its length is not known yet."""
         if self._progress is not None:
             for past in self._progress.task_ids:
                 self._progress.remove_task(past)
             self._progress.add_task(text, total=None)
 
     def update(self, done: int, total: int | None = None, text: str | None = None) -> None:
-        """Say how much of the stage is done, of how much if that is known, and what is next."""
+        """Show how much of the stage is done, of how much, and a description, if they are given."""
         if self._progress is not None:
             for current in self._progress.task_ids:
                 self._progress.update(current, completed=done, total=total, description=text)

@@ -9,7 +9,7 @@ from cobandits.environments.base import Environment
 from cobandits.errors import ConfigurationError
 from cobandits.policies.base import Informed, Policy
 from cobandits.randomness import stream
-from cobandits.traces import Recorder, Trace
+from cobandits.traces import Trace, TraceBuilder
 
 __all__ = ["simulate"]
 
@@ -39,7 +39,7 @@ def simulate(
     if rounds < 1:
         raise ConfigurationError(f"rounds must be at least 1, got {rounds}")
     rng = stream(seed, "policy", trial)
-    recorder = Recorder(policy.name, rounds, environment.n_tasks)
+    builder = TraceBuilder(policy.name, rounds, environment.n_tasks)
     for n, asked in enumerate(environment.rounds(rounds, seed=seed, trial=trial), 1):
         if isinstance(policy, Informed):
             policy.inform(asked)
@@ -51,7 +51,7 @@ def simulate(
         policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
         learned = perf_counter()
         seconds = decided - began, learned - paying
-        recorder.add(asked, decisions, paid, policy.estimate, seconds)
+        builder.add(asked, decisions, paid, policy.estimate, seconds)
         if progress is not None:
             progress(n, rounds)
-    return recorder.trace()
+    return builder.trace()

@@ -13,7 +13,7 @@ from cobandits.estimate import Estimate
 from cobandits.linalg import subspace_distance
 from cobandits.metrics import relative_error
 
-__all__ = ["FitNote", "Recorder", "Trace"]
+__all__ = ["FitNote", "Trace", "TraceBuilder"]
 
 Floats = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ class Trace:
         return float(np.sqrt(spread / (came - 1) / came))
 
 
-class Recorder:
+class TraceBuilder:
     """Takes notes of a simulation, a round at a time."""
 
     def __init__(self, policy: str, n_rounds: int, n_tasks: int) -> None:

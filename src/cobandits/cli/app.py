@@ -10,6 +10,7 @@ import cobandits
 from cobandits.cli.data import data
 from cobandits.cli.estimate import estimate
 from cobandits.cli.fit import fit
+from cobandits.cli.options import with_options
 from cobandits.cli.reproduce import reproduce
 from cobandits.cli.run import run
 from cobandits.cli.simulate import simulate
@@ -23,8 +24,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command(no_args_is_help=True)(fit)
-app.command()(estimate)
-app.command()(simulate)
+app.command()(with_options(estimate))
+app.command()(with_options(simulate))
 app.command(no_args_is_help=True)(run)
 app.command()(reproduce)
 app.add_typer(data, name="data")

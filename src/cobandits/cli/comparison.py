@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from cobandits import plots
 from cobandits.environments import Problem, Synthetic
 from cobandits.estimate import Estimate
-from cobandits.estimators import Estimator, LowRank, make
+from cobandits.estimators import Estimator, make
+from cobandits.lab.cells import noise_floor
 from cobandits.linalg import subspace_distance
 from cobandits.metrics import relative_error
 from cobandits.progress import ProgressBar
 from cobandits.randomness import stream
 
-__all__ = ["Comparison", "Curves", "Run"]
+__all__ = ["Comparison", "ErrorCurves", "Run"]
 
 Floats = NDArray[np.floating]
-
-_TINY = Synthetic(dim=3, n_tasks=4, rank=1).problem(n_rows=8, seed=0).tasks
+Errors = NDArray[np.float64]  # by iteration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +39,13 @@ class Run:
     status: str
     message: str
     rank: int
-    floor: float  # the error of the least-squares optimum found from the true basis
+    floor: float  # the error of the least-squares optimum found from the truth
     cost: float  # the sum of squared residuals
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What is compared: every estimator gets the same rows in each trial."""
+    """Estimators that are compared; in each trial they get the same rows."""
 
     estimators: dict[str, Estimator]
     source: Synthetic
@@ -54,17 +54,16 @@ class Comparison:
     trials: int
     seed: int
 
-    def runs(self, bar: ProgressBar, curves: Curves | None) -> Iterator[Run]:
-        """Fit one after the other; where ``curves`` are wanted, once more with the truth."""
+    def runs(self, bar: ProgressBar, curves: ErrorCurves | None) -> Iterator[Run]:
+        """Fit and time each estimator; if ``curves`` are wanted, fit once more with the truth."""
         bar.stage("fitting")
-        for name in self.estimators:
-            make(name, 1).fit(_TINY, rng=0)  # not timed: the first fit also imports
+        _warm_up(self.estimators)
         total = self.trials * len(self.estimators)
         for trial in range(self.trials):
             problem = self.source.problem(
                 n_rows=self.n_rows, seed=self.seed, trial=trial, unequal=self.unequal
             )
-            floor = relative_error(_optimum(problem).theta, problem.theta)
+            floor = noise_floor(problem)
             for index, name in enumerate(self.estimators):
                 done = trial * len(self.estimators) + index
                 bar.update(done, total, f"trial {trial + 1} of {self.trials}, {name}")
@@ -75,7 +74,7 @@ class Comparison:
 
     @property
     def setting(self) -> str:
-        """What the rows are like, in a line."""
+        """The size of the problem, in a line."""
         source = self.source
         rows = f"{'about ' if self.unequal else ''}{self.n_rows} rows a task"
         more = {
@@ -103,13 +102,13 @@ class Comparison:
 
 
 @dataclass(kw_only=True)
-class Curves:
-    """The errors by iteration that a picture needs."""
+class ErrorCurves:
+    """The errors by iteration of each estimator, for a picture."""
 
-    errors: dict[str, list[Floats]] = field(default_factory=dict)  # a trial after the other
+    errors: dict[str, list[Errors]] = field(default_factory=dict)  # by estimator, one per trial
 
     def add(self, name: str, fitted: Estimate, problem: Problem) -> None:
-        """Keep the errors of a fit; of one without iterations, its error."""
+        """Keep the errors by iteration of a fit; its last error if it has no iterations."""
         errors = fitted.history.errors
         if errors is None or len(errors) < 2:
             errors = np.array([relative_error(fitted.theta, problem.theta)])
@@ -130,10 +129,11 @@ class Curves:
         return plots.save(picture, directory / "convergence")
 
 
-def _optimum(problem: Problem) -> Estimate:
-    """Return the least-squares optimum that is found from the true basis."""
-    truth = Estimate(basis=problem.basis, weights=problem.weights, labels=problem.tasks.labels)
-    return LowRank(rank=truth.rank).fit(problem.tasks, start=truth)
+def _warm_up(names: Iterable[str]) -> None:
+    """Fit a tiny problem with each estimator: a first fit also imports, and is not timed."""
+    tasks = Synthetic(dim=3, n_tasks=4, rank=1).problem(n_rows=8, seed=0).tasks
+    for name in names:
+        make(name, 1).fit(tasks, rng=0)
 
 
 def _run(
@@ -155,7 +155,7 @@ def _run(
 
 
 def _distance(fitted: Estimate, B: Floats) -> float:
-    """Return how much of the true basis the estimate's leading r directions miss.
+    """Return the distance of the estimate's leading r directions from the true basis.
 
     Directions in which theta is zero do not count, so an estimate of rank q < r is at
     least sqrt(r - q) away.

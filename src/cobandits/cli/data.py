@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from cobandits import datasets
+from cobandits.cli.output import console, new_table
 from cobandits.discovery import pick
 
 __all__ = ["data"]
-
-_WIDTH = 80  # where the output is not a terminal
 
 data = typer.Typer(
     add_completion=False,
@@ -27,9 +23,7 @@ data = typer.Typer(
 @data.command("list")
 def show() -> None:
     """List the data sets, and which of them can be used now."""
-    console = Console(highlight=False)
-    console.width = max(_WIDTH, console.width) if sys.stdout.isatty() else _WIDTH
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = new_table()
     table.add_column("name", no_wrap=True)
     for name in ("rows", "features", "classes"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -37,7 +31,7 @@ def show() -> None:
     table.add_column("there now")
     for name, (rows, features, classes, source) in datasets.KNOWN.items():
         table.add_row(name, f"{rows:,}", str(features), str(classes), source, _state(name))
-    console.print(table)
+    console().print(table)
 
 
 def _state(name: str) -> str:

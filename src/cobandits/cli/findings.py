@@ -1,4 +1,4 @@
-"""What a fit of a user's file found, for people and as JSON."""
+"""The results of a fit to a user's file, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _SHOWN_VALUES = 10  # singular values that are shown
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Findings:
-    """The fit of a file and what was learned about it."""
+    """The fit to a file, its spectrum and its held-out errors."""
 
-    counts: NDArray[np.int64]  # rows a task, (T,)
+    counts: NDArray[np.int64]  # rows per task, (T,)
     chosen: bool  # the rank was chosen, not given
     ridge: float | Literal["auto"]
     estimate: Estimate
@@ -36,8 +36,9 @@ class Findings:
     warnings: tuple[str, ...]
     output: Path
 
-    def record(self) -> dict[str, object]:
-        """Return everything as JSON can hold it."""
+    @property
+    def columns(self) -> dict[str, object]:
+        """All findings by name, as JSON can hold them."""
         sharing = self.sharing
         return {
             "rows": int(self.counts.sum()),
@@ -85,7 +86,7 @@ class Findings:
         )
 
     def _singular_values(self) -> str:
-        """Return the singular values, with a bar between those kept and those not."""
+        """Return the singular values, with a bar after those that the rank keeps."""
         texts = [number(value) for value in self.spectrum.singular_values.tolist()]
         kept, rest = texts[: self.estimate.rank], texts[self.estimate.rank :]
         if len(kept) > _SHOWN_VALUES:

@@ -10,14 +10,23 @@ import typer
 
 from cobandits import plots
 from cobandits.cli.findings import Findings, doubts
-from cobandits.cli.output import check_file, check_labels, plot_directory, to_json, writing
+from cobandits.cli.output import check_file, plot_directory, to_json, writing
 from cobandits.diagnostics import Sharing, sharing, spectrum
 from cobandits.errors import ConfigurationError, DataError
+from cobandits.estimate import check_labels
 from cobandits.estimators import LowRank
 from cobandits.progress import ProgressBar
 from cobandits.tasks import TaskRows
 
 __all__ = ["fit"]
+
+
+Features = Annotated[
+    str | None, typer.Option(metavar="A,B,C", help="Feature columns; all others if not given.")
+]
+Pictures = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Draw pictures into DIR (PNG and SVG).")
+]
 
 
 def fit(
@@ -30,9 +39,7 @@ def fit(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="MODEL", help="File to write; named as given.")
     ],
-    features: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="Feature columns; all others if not given.")
-    ] = None,
+    features: Features = None,
     rank: Annotated[str, typer.Option(metavar="auto|INT", help="Columns of the basis.")] = "auto",
     ridge: Annotated[
         str, typer.Option(metavar="auto|X", help="Shrinks theta, for tasks with few rows.")
@@ -40,9 +47,7 @@ def fit(
     intercept: Annotated[bool, typer.Option(help="Add a column of ones.")] = True,
     seed: Annotated[int, typer.Option(min=0, metavar="INT", help="Deals the held-out rows.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Draw pictures into DIR (PNG and SVG).")
-    ] = None,
+    plot: Pictures = None,
 ) -> None:
     """Fit a shared basis to the rows of a file.
 
@@ -58,9 +63,9 @@ def fit(
     with ProgressBar() as bar:
         bar.stage(f"reading {file.name}")
         tasks = _read(file, task=task, reward=reward, features=names, intercept=intercept)
-        check_labels(tasks.labels)
+        check_labels(tasks.labels)  # before a fit takes its time
         findings = _found(tasks, estimator, seed, output, bar)
-    print(to_json(findings.record()) if as_json else findings)
+    print(to_json(findings.columns) if as_json else findings)
     if plot is not None:
         _draw(findings, tasks, plot)
 
@@ -111,7 +116,7 @@ def _read(
 def _found(
     tasks: TaskRows, estimator: LowRank, seed: int, output: Path, bar: ProgressBar
 ) -> Findings:
-    """Fit, write the estimate, and then look at it from all sides."""
+    """Fit, save the estimate, and return it with its spectrum and held-out errors."""
     bar.stage("fitting")
     estimate = estimator.fit(tasks, rng=seed, progress=lambda i, *_: bar.update(i))
     with writing(output):
@@ -135,7 +140,7 @@ def _found(
 def _held_out(
     tasks: TaskRows, estimator: LowRank, seed: int, bar: ProgressBar
 ) -> tuple[Sharing | None, list[str]]:
-    """Return the held-out errors, or why there are none: the fit is good without them."""
+    """Return the held-out errors, or a warning that says why there are none."""
     try:
         report = sharing(
             tasks, rank=estimator.rank, ridge=estimator.ridge, rng=seed, progress=bar.update

@@ -1,4 +1,4 @@
-"""What a command says that is stopped."""
+"""The message of a command that is interrupted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTERRUPTED = 130  # what shells expect: 128 and the number of the signal
 
 @contextlib.contextmanager
 def interruptible(farewell: str) -> Iterator[None]:
-    """End with one line after an interrupt."""
+    """Print one line and exit with 130 after an interrupt."""
     try:
         yield
     except KeyboardInterrupt:

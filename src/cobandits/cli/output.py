@@ -1,27 +1,42 @@
-"""Where a command may write, and numbers as people and JSON read them."""
+"""Checks of the paths that a command writes to, and numbers as text and as JSON."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import math
+import sys
 import tempfile
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from rich.console import Console
+from rich.table import Table
 
 from cobandits.errors import ConfigurationError
-from cobandits.estimate import Estimate
 from cobandits.plots.style import style
 
-__all__ = ["check_file", "check_labels", "number", "plot_directory", "to_json", "writing"]
+__all__ = ["check_file", "console", "new_table", "number", "plot_directory", "to_json", "writing"]
+
+_WIDTH = 80  # columns, at least
+
+
+def console(piped: int = _WIDTH) -> Console:
+    """Return a console of 80 columns or more; of ``piped`` columns where there is no terminal."""
+    made = Console(highlight=False)
+    made.width = max(_WIDTH, made.width) if sys.stdout.isatty() else piped
+    return made
+
+
+def new_table() -> Table:
+    """Return an empty table in the style of all commands."""
+    return Table(box=None, pad_edge=False, header_style="bold")
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Say which path cannot be written, and why, in place of an OSError."""
+    """Raise a ConfigurationError that names the path in place of an OSError."""
     try:
         yield
     except OSError as error:
@@ -43,15 +58,8 @@ def check_file(path: Path, source: Path) -> None:
         pass
 
 
-def check_labels(labels: tuple[Hashable, ...]) -> None:
-    """Refuse labels that cannot be saved, before a fit takes its time."""
-    nothing = Estimate(basis=np.zeros((1, 1)), weights=np.zeros((1, len(labels))), labels=labels)
-    with tempfile.TemporaryDirectory() as directory:
-        nothing.save(Path(directory, "model"))
-
-
 def plot_directory(path: Path) -> None:
-    """Make the directory for pictures, and check that pictures can be made there."""
+    """Make the directory for pictures, and check that pictures can be written there."""
     if path.exists() and not path.is_dir():
         raise ConfigurationError(f"cannot write into {path}: it is a file; name a directory")
     with writing(path):
@@ -65,9 +73,9 @@ def number(value: float) -> str:
     return f"{value:.3g}" if math.isfinite(value) else "-"
 
 
-def to_json(record: Mapping[str, object]) -> str:
-    """Return one line of JSON in which every number is finite or null."""
-    return json.dumps(_finite(dict(record)), allow_nan=False, default=str)
+def to_json(columns: Mapping[str, object]) -> str:
+    """Return one line of JSON, with null for numbers that are not finite."""
+    return json.dumps(_finite(dict(columns)), allow_nan=False, default=str)
 
 
 def _finite(value: Any) -> Any:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from cobandits.cli.results import Result
 from cobandits.lab import Experiment
-from cobandits.lab.pages import markdown, write_page
-from cobandits.lab.report import write_experiment
+from cobandits.lab.pages import markdown, write_experiment, write_page
 from cobandits.lab.reproduction import facts
 
 __all__ = ["write_pages"]
@@ -43,20 +42,20 @@ def write_pages(results: Sequence[Result], figures: Mapping[str, Path], director
 
 
 def _setting(one: Experiment) -> str:
-    """Say what all experiments share."""
+    """Return the description that all experiments share."""
     fixed = {k: v for k, v in one.environment_parameters.items() if k not in one.varied}
     return replace(one, environment_parameters=fixed).description
 
 
 def _rows(result: Result) -> list[dict[str, str]]:
-    """Return the standings of an experiment, each row with what sets the experiment apart."""
+    """Return the standings of an experiment, with the parameters that vary in each row."""
     varied = {key: str(value) for key, value in result.experiment.varied.items()}
     shown = result.standings
     return [{**varied, **dict(zip(shown.header, row, strict=True))} for row in shown.rows]
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
-    """Return what needs attention in each experiment."""
+    """Return the notes of all experiments."""
     return [
         f"{result.heading}: {note}" if result.heading else note
         for result in results

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from cobandits import datasets
 from cobandits.cli.interrupts import RESUMABLE, interruptible
-from cobandits.cli.output import plot_directory
+from cobandits.cli.options import Jobs, Seed
+from cobandits.cli.output import console, new_table, plot_directory
 from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
-from cobandits.lab import Reproduction, claims
+from cobandits.lab import Reproduction
 from cobandits.lab import report as reports
 from cobandits.lab import reproduce as run_and_draw
 from cobandits.lab.panels import Panel, Scale, available
@@ -25,29 +24,32 @@ from cobandits.progress import ProgressBar
 __all__ = ["reproduce"]
 
 _TRIALS, _QUICK_TRIALS = 100, 3
-_WIDTH = 80  # where the output is not a terminal, and at least
+
+
+Panels = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PANEL]...", help="As in the paper: 1a to 1i, 2a to 2e; or all."),
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help=f"{_QUICK_TRIALS} trials and fewer grid points.")
+]
+Trials = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="INT", help=f"Trials; {_TRIALS} in the paper (MNIST: 10)."),
+]
+Out = Annotated[
+    Path, typer.Option(metavar="DIR", help="Where results, figures and report are kept.")
+]
 
 
 def reproduce(
-    panel: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[PANEL]...", help="As in the paper: 1a to 1i, 2a to 2e; or all."),
-    ] = None,
+    panel: Panels = None,
     *,
-    quick: Annotated[
-        bool, typer.Option("--quick", help=f"{_QUICK_TRIALS} trials and fewer grid points.")
-    ] = False,
-    trials: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="INT", help=f"Trials; {_TRIALS} in the paper (MNIST: 10)."),
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, metavar="INT", help="Processes to run in.")] = 1,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="INT", help="The same seed gives the same results.")
-    ] = 0,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where results, figures and report are kept.")
-    ] = Path("results/reproduce"),
+    quick: Quick = False,
+    trials: Trials = None,
+    jobs: Jobs = 1,
+    seed: Seed = 0,
+    out: Out = Path("results/reproduce"),
 ) -> None:
     """Run the paper's experiments, draw its figures, and report which of its claims hold.
 
@@ -78,7 +80,7 @@ def reproduce(
 
 
 def _tell_of_mnist(panels: list[Panel], scale: Scale) -> None:
-    """Say that digits stand in for MNIST, where a panel would need it and it is not there."""
+    """Say which panels use digits in place of MNIST, which is not there."""
     if scale.mnist:
         return
     waiting = [panel.name for panel in panels if _uses(panel, scale, "digits")]
@@ -96,17 +98,15 @@ def _uses(panel: Panel, scale: Scale, environment: str) -> bool:
 
 
 def _summarise(done: Reproduction) -> None:
-    """Print the claims and their verdicts, and what was run."""
+    """Print the claims with their verdicts, and how many cells were run."""
     for note in done.notes:
         print(f"cobandits: {note}", file=sys.stderr)
-    console = Console(highlight=False)
-    console.width = max(_WIDTH, console.width) if sys.stdout.isatty() else _WIDTH
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = new_table()
     table.add_column("the paper says", ratio=3)
     table.add_column("here", ratio=2)
-    for claim in claims.check(done.records):
+    for claim in done.claims:
         table.add_row(Text(claim.text), Text(claim.outcome))
-    console.print(table)
+    console().print(table)
     print(
         f"\n{done.n_cells} cells, {done.n_run} of them run now; {done.seconds:.0f} s in all runs "
         f"({done.jobs} processes)."

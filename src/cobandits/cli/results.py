@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
-    """An experiment that was run: the records of each policy by trial."""
+    """An experiment and its records, by policy and trial."""
 
     experiment: Experiment
     records: dict[str, list[Record]] = field(default_factory=dict)
@@ -35,12 +35,12 @@ class Result:
 
     @property
     def heading(self) -> str:
-        """Which of several experiments it is."""
+        """The parameters that set it apart from the other experiments."""
         return ", ".join(f"{key} = {value}" for key, value in self.experiment.varied.items())
 
     @property
     def standings(self) -> Standings:
-        """How its policies compare."""
+        """The policies in order, the best first."""
         return standings(self.records, self.notes)
 
 
@@ -69,7 +69,7 @@ def report(
 
 
 def draw(results: Sequence[Result], directory: Path) -> dict[str, Path]:
-    """Draw the regret by round, a picture an experiment.
+    """Draw the regret by round, one picture per experiment.
 
     Returns the path of each picture, without .svg and .png, by its caption.
     """
@@ -90,7 +90,7 @@ def draw(results: Sequence[Result], directory: Path) -> dict[str, Path]:
 
 
 def file_name(text: str) -> str:
-    """Return a text as a file or directory may be called.
+    """Return a text as a name for a file or directory.
 
     >>> file_name("../my first: try")
     'my-first-try'
@@ -111,7 +111,7 @@ def _tuned(experiment: Experiment, jobs: int, bar: ProgressBar, run: Runner) -> 
 def _run(
     results: Sequence[Result], jobs: int, bar: ProgressBar, run: Runner
 ) -> Iterator[tuple[str, Simulation, Record]]:
-    """Run the cells of all experiments, and put each record where it belongs, in order."""
+    """Run the cells of all experiments, and add each record to its result, in order."""
     plan = [
         (result, candidate.label, cell)
         for result in results
@@ -125,7 +125,7 @@ def _run(
 
 
 def _line(label: str, cell: Simulation, record: Record) -> dict[str, object]:
-    """Return what happened in a cell as JSON can hold it."""
+    """Return a cell and its record as JSON can hold them."""
     fits = {name: np.asarray(record[name]) for name in ("fit_errors", "fit_distances")}
     last = {name: float(values[-1]) if values.size else None for name, values in fits.items()}
     seconds = {name: record[name] for name in ("seconds_deciding", "seconds_learning")}
@@ -158,7 +158,7 @@ def _print(results: Sequence[Result]) -> None:
 
 
 def _curves(result: Result) -> dict[str, list[Floats]]:
-    """Return the regret by round of each policy and trial; straight between points kept."""
+    """Return the regret by round of each policy and trial, interpolated between its points."""
     rounds = np.arange(1, result.experiment.rounds + 1)
     return {
         label: [_at(rounds, record["curve_rounds"], record["curve"]) for record in group]

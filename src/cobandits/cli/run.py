@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cobandits.cli.interrupts import RESUMABLE, interruptible
+from cobandits.cli.options import Jobs, JsonTrials
 from cobandits.cli.output import plot_directory
 from cobandits.cli.pages import write_pages
 from cobandits.cli.results import draw, file_name, report
@@ -22,10 +23,8 @@ def run(
         Path, typer.Argument(metavar="FILE", help="The experiment, in TOML.", show_default=False)
     ],
     *,
-    jobs: Annotated[int, typer.Option(min=1, metavar="INT", help="Processes to run in.")] = 1,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a line, for each trial.")
-    ] = False,
+    jobs: Jobs = 1,
+    as_json: JsonTrials = False,
     out: Annotated[
         Path | None,
         typer.Option(

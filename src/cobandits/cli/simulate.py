@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 
 from cobandits import environments, policies
 from cobandits.cli.interrupts import interruptible
+from cobandits.cli.options import Jobs, JsonTrials, Seed
 from cobandits.cli.results import report
 from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
@@ -28,18 +30,20 @@ _LATE = 0.2  # the share of tasks that joins at half time
 _OPTIONS = {"n_tasks": "tasks", "n_arms": "arms", "late": "late-tasks", "replaced": "drift"}
 
 
-def simulate(
-    *,
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What is compared, and how it is run and shown."""
+
     env: Annotated[
         str,
         typer.Option(
             metavar="NAME", help=f"Where rounds come from: {', '.join(environments.available())}."
         ),
-    ] = "synthetic",
+    ] = "synthetic"
     rounds: Annotated[
         int | None,
         typer.Option(min=1, metavar="INT", help="Rounds, N; 200, or all that a log has."),
-    ] = None,
+    ] = None
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,23 +51,25 @@ def simulate(
             help=f"One of {', '.join(policies.available())}, and its parameters; may be repeated. "
             f"If not given: {', '.join(_POLICIES)}.",
         ),
-    ] = None,
+    ] = None
     trials: Annotated[
         int, typer.Option(min=1, metavar="INT", help="How often tasks and rounds are drawn.")
-    ] = 3,
-    seed: Annotated[
-        int, typer.Option(min=0, metavar="INT", help="The same seed gives the same results.")
-    ] = 0,
+    ] = 3
+    seed: Seed = 0
     tune: Annotated[
         bool, typer.Option("--tune", help="Tune what is not given, on trials of their own.")
-    ] = False,
-    jobs: Annotated[int, typer.Option(min=1, metavar="INT", help="Processes to run in.")] = 1,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a line, for each trial.")
-    ] = False,
+    ] = False
+    jobs: Jobs = 1
+    as_json: JsonTrials = False
     plot: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Draw the regret by round into DIR.")
-    ] = None,
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentOptions:
+    """The parameters of environments."""
+
     rank: Annotated[
         int | None,
         typer.Option(
@@ -71,107 +77,96 @@ def simulate(
             metavar="INT",
             help="Rank that policies are told, r, and of theta; 4, or the most there can be.",
         ),
-    ] = None,
-    tasks: Annotated[
-        int | None, typer.Option(metavar="INT", help="Tasks, T; 50, or 45 pairs.")
-    ] = None,
+    ] = None
+    n_tasks: Annotated[
+        int | None, typer.Option("--tasks", metavar="INT", help="Tasks, T; 50, or 45 pairs.")
+    ] = None
     dim: Annotated[
         int | None, typer.Option(metavar="INT", help="Features of an arm, d; 100 (synthetic).")
-    ] = None,
-    arms: Annotated[
-        int | None, typer.Option(metavar="INT", help="Arms to choose among, K; 5 (synthetic).")
-    ] = None,
+    ] = None
+    n_arms: Annotated[
+        int | None,
+        typer.Option("--arms", metavar="INT", help="Arms to choose among, K; 5 (synthetic)."),
+    ] = None
     noise_std: Annotated[
-        float | None,
-        typer.Option(metavar="X", help="Standard deviation of the noise; 0.001."),
-    ] = None,
+        float | None, typer.Option(metavar="X", help="Standard deviation of the noise; 0.001.")
+    ] = None
     condition: Annotated[
         float | None, typer.Option(metavar="X", help="Condition number of theta (synthetic).")
-    ] = None,
+    ] = None
     correlation: Annotated[
         float | None, typer.Option(metavar="X", help="Of neighbouring features (synthetic).")
-    ] = None,
+    ] = None
     shift: Annotated[
         float | None,
         typer.Option(metavar="X", help="Mean of each arm, in standard deviations (synthetic)."),
-    ] = None,
+    ] = None
     turn: Annotated[
         float | None,
         typer.Option(metavar="X", help="Radians that the basis turns in a round (synthetic)."),
-    ] = None,
+    ] = None
     unrelated: Annotated[
         bool, typer.Option("--unrelated", help="Tasks have no common basis (synthetic).")
-    ] = False,
-    late_tasks: Annotated[
+    ] = False
+    late: Annotated[
         bool,
         typer.Option("--late-tasks", help="A fifth of the tasks joins at half time (synthetic)."),
-    ] = False,
-    drift: Annotated[
+    ] = False
+    replaced: Annotated[
         bool, typer.Option("--drift", help="The basis is replaced at half time (synthetic).")
-    ] = False,
+    ] = False
     unequal: Annotated[
         bool, typer.Option("--unequal", help="Tasks ask at rates of their own (synthetic).")
-    ] = False,
+    ] = False
     dataset: Annotated[
         str | None, typer.Option(metavar="NAME", help="A known dataset (classification).")
-    ] = None,
+    ] = None
     file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Rows (classification) or a log (replay).")
-    ] = None,
+    ] = None
     label: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The class of a row (classification).")
-    ] = None,
+    ] = None
     group: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The task of a row (classification).")
-    ] = None,
+    ] = None
     intercept: Annotated[
         bool, typer.Option("--intercept", help="Add a feature that is 1, where there is none.")
-    ] = False,
-) -> None:
+    ] = False
+
+    @property
+    def parameters(self) -> dict[str, Scalar]:
+        """The parameters by the names that environments use; None where one is not given."""
+        given = {name: None if value is False else value for name, value in asdict(self).items()}
+        return given | {"late": _LATE if self.late else None}
+
+
+def simulate(run: RunOptions, environment: EnvironmentOptions) -> None:
     """Compare policies on the same rounds, and report their regret."""
-    given: dict[str, Scalar] = {
-        "dim": dim,
-        "n_tasks": tasks,
-        "rank": rank,
-        "n_arms": arms,
-        "noise_std": noise_std,
-        "condition": condition,
-        "correlation": correlation,
-        "shift": shift,
-        "turn": turn,
-        "unrelated": unrelated or None,
-        "late": _LATE if late_tasks else None,
-        "replaced": drift or None,
-        "unequal": unequal or None,
-        "dataset": dataset,
-        "file": file,
-        "label": label,
-        "group": group,
-        "intercept": intercept or None,
-    }
-    parameters = _environment_parameters(env, given)
+    parameters = _environment_parameters(run.env, environment.parameters)
+    told = None if "rank" in parameters else environment.rank
     experiment = Experiment(
-        environment=env,
+        environment=run.env,
         environment_parameters=parameters,
-        candidates=tuple(_candidate(text) for text in policy or _POLICIES),
-        rounds=_rounds(env, parameters) if rounds is None else rounds,
-        trials=trials,
-        seed=seed,
-        rank=told_rank(env, parameters) if rank is None or "rank" in parameters else rank,
-        tune=tune,
+        candidates=tuple(_candidate(text) for text in run.policy or _POLICIES),
+        rounds=_rounds(run.env, parameters) if run.rounds is None else run.rounds,
+        trials=run.trials,
+        seed=run.seed,
+        rank=told_rank(run.env, parameters) if told is None else told,
+        tune=run.tune,
     )
     experiment.check()
     with interruptible("stopped; nothing is kept"):
-        report([experiment], jobs=jobs, as_json=as_json, plot=plot)
+        report([experiment], jobs=run.jobs, as_json=run.as_json, plot=run.plot)
 
 
 def _rounds(env: str, parameters: Mapping[str, Scalar]) -> int:
-    """Return the rounds where none are given: as many as there are, or the paper's."""
+    """Return the default number of rounds: all that the environment has, or 200."""
     return int(getattr(environments.make(env, parameters), "n_rounds", _ROUNDS))
 
 
 def _environment_parameters(env: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Return the options that were given and the defaults; refuse what an environment has not."""
+    """Return the given parameters and the defaults; refuse those that the environment lacks."""
     known = set(inspect.signature(pick("environment", env, environments.available())).parameters)
     chosen = {key: value for key, value in given.items() if value is not None}
     if "rank" not in known:
@@ -192,7 +187,7 @@ def _option(parameter: str) -> str:
 
 
 def _candidate(text: str) -> Candidate:
-    """Read a policy as it is given: ``name`` or ``name:key=value,key=value``.
+    """Parse the option of a policy: ``name`` or ``name:key=value,key=value``.
 
     >>> _candidate("thompson:scale=0.01,ridge=1").parameters
     {'scale': 0.01, 'ridge': 1}
@@ -213,7 +208,7 @@ def _candidate(text: str) -> Candidate:
 
 
 def _value(text: str) -> Scalar:
-    """Return a text as the number, true or false that it says, else as it is."""
+    """Return the number, true or false that a text stands for; other texts as they are."""
     try:
         value = json.loads(text)
     except ValueError:

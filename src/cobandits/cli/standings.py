@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from cobandits.cli.output import number
+from cobandits.cli.output import console, new_table, number
+from cobandits.intervals import t_interval
 from cobandits.lab import Record
-from cobandits.plots.regret import interval
 
 __all__ = ["Standings", "print_standings", "standings"]
 
 Floats = NDArray[np.float64]
 
 _ENDS = {"limit": "'limit' (iterations ran out)", "refused": "'refused' (nothing was changed)"}
-Records = Mapping[str, Sequence[Record]]  # of each policy, by trial
+Records = Mapping[str, Sequence[Record]]  # by policy, one per trial
 
-_WIDTH = 80  # of a terminal, at least
-_PIPED = 200  # where the output is not one: no label is broken
+_PIPED = 200  # columns where there is no terminal: no label is broken
 _NORMAL = 1.96  # standard errors on each side of a 95 % interval
-_FEW = 100  # rewards that came, below which a mean says little
+_FEW = 100  # rewards: with fewer, a mean says little
 
 
 @dataclass(frozen=True, kw_only=True)
 class Standings:
-    """Means over trials, a policy a row, the best first, and what needs attention."""
+    """A table of means over trials, one row per policy and the best first, and its notes."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -42,9 +38,9 @@ class Standings:
 
 
 def standings(records: Records, notes: Sequence[str] = ()) -> Standings:
-    """Return how policies compare.
+    """Return the policies, the best first: by least regret, or by highest reward.
 
-    The best has the least regret or, where nobody knows that, the highest reward.
+    Reward decides where the regret is not known, as in a replay of a log.
     """
     regrets = _scores(records, "regret_per_task")
     known = all(np.isfinite(values).all() for values in regrets.values())
@@ -58,19 +54,18 @@ def standings(records: Records, notes: Sequence[str] = ()) -> Standings:
 
 
 def print_standings(shown: Standings) -> None:
-    """Print the table, what its columns mean, and the notes."""
-    console = Console(highlight=False)
-    console.width = max(_WIDTH, console.width) if sys.stdout.isatty() else _PIPED
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    """Print the table, its legend and its notes."""
+    table = new_table()
     table.add_column(shown.header[0], overflow="fold")
     for name in shown.header[1:]:
         table.add_column(name, justify="right", no_wrap=True)
     for label, *figures in shown.rows:
         table.add_row(Text(label), *figures)
-    console.print(table)
-    console.print("\n" + "\n".join(shown.legend), style="dim", markup=False)
+    output = console(_PIPED)
+    output.print(table)
+    output.print("\n" + "\n".join(shown.legend), style="dim", markup=False)
     for line in shown.notes:
-        console.print(line, markup=False)
+        output.print(line, markup=False)
 
 
 def _regrets(records: Records, scores: Mapping[str, Floats]) -> list[tuple[str, ...]]:
@@ -86,7 +81,7 @@ def _rewards(records: Records) -> list[tuple[str, ...]]:
 
 
 def _reward_row(label: str, mean: float, records: Sequence[Record]) -> tuple[str, ...]:
-    """Return a row whose interval is of the rewards: all trials replay the same log."""
+    """Return a row with the interval of the rewards: all trials replay the same log."""
     half = _NORMAL * float(_column(records, "mean_reward_error").mean())
     came = float(_column(records, "rewarded").mean())
     of = float(_column(records, "decisions").mean())
@@ -101,7 +96,7 @@ def _row(
 
 
 def _scores(records: Records, name: str) -> dict[str, Floats]:
-    """Return a figure of each policy by trial."""
+    """Return one column of each policy's records, (trial,)."""
     return {label: _column(group, name) for label, group in records.items()}
 
 
@@ -110,7 +105,7 @@ def _column(records: Sequence[Record], name: str) -> Floats:
 
 
 def _shown(values: Floats) -> str:
-    mean, half = interval(values)
+    mean, half = t_interval(values)
     return number(float(mean)) + (f" ± {number(float(half))}" if len(values) > 1 else "")
 
 
@@ -120,7 +115,7 @@ def _plus(values: Floats) -> str:
 
 
 def _costs(records: Sequence[Record]) -> tuple[str, str, str]:
-    """Return the error of the last fits, and where the time went; means over trials."""
+    """Return the mean error of the last fits, the seconds, and the time per decision."""
     errors = [_last(record["fit_errors"]) for record in records]
     deciding = _column(records, "seconds_deciding")
     seconds = deciding + _column(records, "seconds_learning")
@@ -153,7 +148,7 @@ def _legend(n_trials: int, known: bool) -> tuple[str, ...]:
 
 
 def _advice(records: Records) -> list[str]:
-    """Return one line for each policy and way in which its fits did not converge."""
+    """Return one line per policy and status of fits that did not converge."""
     lines = []
     for label, group in records.items():
         said = (str(record["fit_statuses"]) for record in group)
@@ -168,7 +163,7 @@ def _advice(records: Records) -> list[str]:
 
 
 def _cautions(records: Records) -> list[str]:
-    """Return one line for each policy of which a log says little."""
+    """Return one line per policy for which few rewards came."""
     return [
         f"{label}: only {came:,.0f} rewards came; a log with more random decisions says more"
         for label, group in records.items()

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from cobandits.cli.comparison import Run
-from cobandits.cli.output import number
+from cobandits.cli.output import console, new_table, number
 
 __all__ = ["print_comparison"]
 
-_WIDTH = 80  # where the output is not a terminal, and at least
 _EXACT = 1e-12  # errors below this are rounding: their ratio means nothing
 
 
 def print_comparison(runs: Sequence[Run], rank: int) -> None:
-    """Print medians over trials, an estimator a row, and what needs attention."""
-    console = Console(highlight=False)
-    console.width = max(_WIDTH, console.width) if sys.stdout.isatty() else _WIDTH
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    """Print medians over trials, one row per estimator, and advice."""
+    table = new_table()
     table.add_column("estimator", no_wrap=True)
     for name in ("error", "worst", "x floor", "distance", "steps", "seconds", "converged"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -31,10 +25,11 @@ def print_comparison(runs: Sequence[Run], rank: int) -> None:
         by_estimator.setdefault(run.estimator, []).append(run)
     for name, group in by_estimator.items():
         table.add_row(name, *_cells(group))
-    console.print(table)
-    console.print(f"\n{_legend(runs, rank)}", style="dim")
+    output = console()
+    output.print(table)
+    output.print(f"\n{_legend(runs, rank)}", style="dim")
     for line in _advice(runs):
-        console.print(line, markup=False)
+        output.print(line, markup=False)
 
 
 def _cells(runs: Sequence[Run]) -> list[str]:
@@ -68,7 +63,7 @@ def _legend(runs: Sequence[Run], rank: int) -> str:
 
 
 def _advice(runs: Sequence[Run]) -> list[str]:
-    """Return one line for each estimator and way in which its fits did not converge."""
+    """Return one line per estimator and status of fits that did not converge."""
     notes: dict[tuple[str, str], list[str]] = {}
     for run in runs:
         if run.status != "converged":

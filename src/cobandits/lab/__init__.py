@@ -1,11 +1,12 @@
 """Experiments: policies side by side on the same rounds, over many trials.
 
 An experiment is a list of cells. A cell is plain data, and its record depends on nothing else:
-where it runs, in which order and beside which others does not matter.
+not on the order of the cells or the number of processes.
 """
 
-from cobandits.lab.cells import Cell, Estimation, Record, Simulation
+from cobandits.lab.cells import Cell, Estimation, Simulation
 from cobandits.lab.experiments import Candidate, Experiment, read_experiments, told_rank
+from cobandits.lab.records import Record
 from cobandits.lab.reproduction import Reproduction, reproduce
 from cobandits.lab.runner import in_order, run_all
 from cobandits.lab.store import Store

@@ -1,7 +1,7 @@
 """The smallest piece of an experiment: one policy, or one estimator, in one trial.
 
-A cell is plain data, and its record depends on nothing else (but for the times in it): where it
-runs, in which order and beside which others does not matter.
+A cell is plain data, and its record depends on nothing else, except for the times in it: not on
+the machine's load, the order of the cells or the number of processes.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from numpy.typing import NDArray
 
 from cobandits import environments, estimators, policies
 from cobandits.decisions import Round
-from cobandits.environments import Environment, Synthetic
+from cobandits.environments import Environment, Problem, Synthetic
 from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
 from cobandits.estimators import LowRank
+from cobandits.lab.records import Record
 from cobandits.metrics import relative_error
 from cobandits.policies import Policy
 from cobandits.randomness import stream
 from cobandits.simulate import simulate
 from cobandits.traces import Trace
 
-__all__ = ["Cell", "Estimation", "Parameters", "Record", "Simulation", "Within"]
+__all__ = ["Cell", "Estimation", "Parameters", "Simulation", "Within", "noise_floor"]
 
 Parameters = Mapping[str, str | int | float | bool | None]
-Record = dict[str, str | int | float | list[int] | list[float] | None]
-Within = Callable[[int, int], None]  # steps done, steps in all
+Within = Callable[[int, int], None]  # progress within a cell: steps done, steps in all
 
-_POINTS = 500  # of a curve that is kept, at most
+_POINTS = 500  # points of a curve that are recorded, at most
 _ROOM = 2**28  # bytes of arms that are remembered
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(ABC):
-    """One trial of something, as plain data."""
+    """One trial of a policy or an estimator, as plain data."""
 
     kind: ClassVar[str]
 
@@ -53,18 +53,18 @@ class Cell(ABC):
 
     @property
     def identity(self) -> str:
-        """A digest of all that the cell says and of the release, whatever the order of parameters.
+        """The SHA-256 digest of the configuration.
 
-        So records of another release, which may compute otherwise, are not taken for its own.
+        It contains the release, so a record of another release is never taken for this cell's.
         """
         return hashlib.sha256(self.configuration.encode()).hexdigest()
 
     @property
     def configuration(self) -> str:
-        """All that the cell says, and the release that runs it, as JSON."""
-        said = {"release": _release(), "kind": self.kind, **asdict(self)}
+        """The fields of the cell and the release that runs it, as JSON with sorted keys."""
+        content = {"release": _release(), "kind": self.kind, **asdict(self)}
         try:
-            return json.dumps(said, sort_keys=True, separators=(",", ":"), allow_nan=False)
+            return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         except (TypeError, ValueError) as error:
             raise ConfigurationError(
                 f"the parameters of {self} must be finite numbers, texts, true or false: {error}"
@@ -72,24 +72,24 @@ class Cell(ABC):
 
     @property
     def world(self) -> str:
-        """What it meets: cells of the same world are quicker one after the other."""
+        """The rounds that the cell meets; cells of one world share them if run in a row."""
         return self.identity
 
     @property
     @abstractmethod
     def steps(self) -> int:
-        """How long it is, for a progress bar."""
+        """The number of steps, for a progress bar."""
 
     @abstractmethod
-    def record(self, progress: Within | None = None) -> Record:
-        """Run the cell, and return what happened: flat, as a row of a table."""
+    def measure(self, progress: Within | None = None) -> Record:
+        """Do the work, and return the columns of the record that are special to this kind."""
 
     def run(self, progress: Within | None = None) -> Record:
-        """Run the cell; the record begins with what the cell is."""
+        """Run the cell, and return its record, which begins with the cell's configuration."""
         began = perf_counter()
-        record = self.record(progress)
+        measured = self.measure(progress)
         known: Record = {"identity": self.identity, "configuration": self.configuration}
-        return {**known, "kind": self.kind, **record, "seconds": perf_counter() - began}
+        return {**known, "kind": self.kind, **measured, "seconds": perf_counter() - began}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ class Simulation(Cell):
     Parameters
     ----------
     rank : int, optional
-        What policies are told; the environment's own rank, if it has one, where not given.
+        The rank that policies are told; the environment's own, if it has one, where not given.
 
     Examples
     --------
@@ -122,29 +122,33 @@ class Simulation(Cell):
 
     @property
     def steps(self) -> int:
-        """The rounds."""
+        """The number of rounds."""
         return self.rounds
 
     def __str__(self) -> str:
-        said = ",".join(f"{key}={value}" for key, value in self.policy_parameters.items())
-        policy = f"{self.policy}:{said}" if said else self.policy
+        parameters = ",".join(f"{key}={value}" for key, value in self.policy_parameters.items())
+        policy = f"{self.policy}:{parameters}" if parameters else self.policy
         return f"{policy} on {self.environment}, trial {self.trial}"
 
-    def record(self, progress: Within | None = None) -> Record:
-        """Let the policy play, and return its regret, its fits and its times."""
+    def measure(self, progress: Within | None = None) -> Record:
+        """Simulate the policy, and return its regret, its fits and its times."""
         world = _world(self.world, _file_version(self.environment_parameters))
         policy = self.make_policy(world.environment)
         trace = simulate(policy, world, self.rounds, self.seed, trial=self.trial, progress=progress)
-        return {"environment": self.environment, "policy": self.policy, **_told(trace, self.trial)}
+        return {
+            "environment": self.environment,
+            "policy": self.policy,
+            **_columns(trace, self.trial),
+        }
 
     @property
     def world(self) -> str:
-        """What the policy meets, as JSON."""
-        said = [self.environment, self.environment_parameters, self.rounds, self.seed, self.trial]
-        return json.dumps(said, sort_keys=True)
+        """The environment, its parameters, the rounds, the seed and the trial, as JSON."""
+        met = [self.environment, self.environment_parameters, self.rounds, self.seed, self.trial]
+        return json.dumps(met, sort_keys=True)
 
     def make_policy(self, environment: Environment) -> Policy:
-        """Make the policy, fresh, for its environment."""
+        """Return a new policy for the environment."""
         rank = getattr(environment, "rank", None) if self.rank is None else self.rank
         return policies.make(
             self.policy,
@@ -161,7 +165,7 @@ class Simulation(Cell):
 class Estimation(Cell):
     """One estimator on the rows of one trial of the synthetic environment.
 
-    The error of theta is noted after each iteration, as in Figure 2 of the paper.
+    The error of theta is recorded after each iteration, as in Figure 2 of the paper.
     """
 
     kind: ClassVar[str] = "estimation"
@@ -173,22 +177,20 @@ class Estimation(Cell):
 
     @property
     def steps(self) -> int:
-        """The rows of a task."""
+        """The number of rows per task."""
         return self.n_rows
 
     def __str__(self) -> str:
         return f"{self.estimator} on {self.n_rows} rows a task, trial {self.trial}"
 
-    def record(self, progress: Within | None = None) -> Record:
-        """Fit, and return the error by iteration and that of the least-squares optimum."""
+    def measure(self, progress: Within | None = None) -> Record:
+        """Fit, and return the error by iteration and the noise floor."""
         made = environments.make("synthetic", self.environment_parameters)
         assert isinstance(made, Synthetic)
         problem = made.problem(n_rows=self.n_rows, seed=self.seed, trial=self.trial)
         estimator = estimators.make(self.estimator, made.rank, **self.estimator_parameters)
         rng = stream(self.seed, "estimator", self.trial)
         fitted = estimator.fit(problem.tasks, truth=problem.theta, rng=rng)
-        truth = Estimate(basis=problem.basis, weights=problem.weights, labels=problem.tasks.labels)
-        optimum = LowRank(rank=truth.rank).fit(problem.tasks, start=truth)
         errors = fitted.history.errors
         if progress is not None:
             progress(self.steps, self.steps)
@@ -196,11 +198,18 @@ class Estimation(Cell):
             "estimator": self.estimator,
             "trial": self.trial,
             "error": relative_error(fitted.theta, problem.theta),
-            "floor": relative_error(optimum.theta, problem.theta),
+            "floor": noise_floor(problem),
             "iterations": fitted.status.iterations,
             "status": fitted.status.outcome,
             "errors": [] if errors is None else errors.tolist(),
         }
+
+
+def noise_floor(problem: Problem) -> float:
+    """Return the relative error of the least-squares optimum that is found from the truth."""
+    truth = Estimate(basis=problem.basis, weights=problem.weights, labels=problem.tasks.labels)
+    optimum = LowRank(rank=truth.rank).fit(problem.tasks, start=truth)
+    return relative_error(optimum.theta, problem.theta)
 
 
 @cache
@@ -209,7 +218,7 @@ def _release() -> str:
 
 
 class _World:
-    """The rounds of an environment, remembered for the next policy that meets them."""
+    """An environment whose rounds are drawn once and kept for the next policy."""
 
     name: ClassVar[str] = "remembered"
 
@@ -220,7 +229,7 @@ class _World:
         self._drawn: list[Round] = []
 
     def rounds(self, n_rounds: int, *, seed: int, trial: int = 0) -> Iterator[Round]:
-        """Draw the rounds the first time, if there is room for them."""
+        """Yield the rounds; they are kept the first time, if there is room for them."""
         if self._drawn:
             yield from self._drawn
             return
@@ -238,23 +247,23 @@ class _World:
 
 
 @lru_cache(maxsize=1)
-def _world(said: str, _file: tuple[int, ...]) -> _World:
-    name, parameters, *_ = json.loads(said)
+def _world(world: str, _file: tuple[int, ...]) -> _World:
+    name, parameters, *_ = json.loads(world)
     return _World(environments.make(name, parameters))
 
 
 def _file_version(parameters: Parameters) -> tuple[int, ...]:
-    """Tell versions of an environment's file apart, so that an old one is not remembered."""
+    """Return what changes with the environment's file, so that an old version is not reused."""
     try:
         found = Path(str(parameters["file"])).stat()
-    except (KeyError, OSError):  # what is wrong with a file is told when it is read
+    except (KeyError, OSError):  # errors of a file come when it is read
         return ()
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _told(trace: Trace, trial: int) -> Record:
-    """Return a trace as a flat record; a long curve by points that are evenly spread."""
-    at = _spread(len(trace.regret))
+def _columns(trace: Trace, trial: int) -> Record:
+    """Return the columns of a trace; a long curve has evenly spaced points only."""
+    at = _recorded_rounds(len(trace.regret))
     return {
         "trial": trial,
         "regret_per_task": trace.regret_per_task,
@@ -274,8 +283,8 @@ def _told(trace: Trace, trial: int) -> Record:
     }
 
 
-def _spread(n_rounds: int) -> NDArray[np.int64]:
-    """Return which rounds of a curve are kept: all of a short one, always the last."""
+def _recorded_rounds(n_rounds: int) -> NDArray[np.int64]:
+    """Return the rounds of a curve that are recorded: at most 500, evenly spaced, with the last."""
     if n_rounds <= _POINTS:
         return np.arange(n_rounds)
     return np.unique(np.linspace(0, n_rounds - 1, _POINTS).round().astype(np.int64))

@@ -1,4 +1,4 @@
-"""What the paper leaves open, what is known of it, and the value that the figures use."""
+"""Questions that the paper leaves open, and the values that the figures use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["CHOICES", "Choice"]
 
 
 class Choice(NamedTuple):
-    """One thing that the paper does not settle."""
+    """One question that the paper leaves open."""
 
     question: str
     known: str

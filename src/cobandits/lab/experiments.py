@@ -1,4 +1,4 @@
-"""What is compared with what: an experiment, from code or from a TOML file."""
+"""Experiments that compare policies, from code or from a TOML file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cobandits.lab.cells import Parameters, Simulation
 
 __all__ = ["Candidate", "Experiment", "read_experiments", "told_rank"]
 
-_RANK = 4  # what policies are told where nobody knows the rank
+_RANK = 4  # that policies are told where the rank is not known
 
 _SCALARS = ("name", "rounds", "trials", "seed", "rank", "tune")
 _KEYS = (*_SCALARS, "environment", "vary", "policy")
@@ -34,7 +34,7 @@ _KINDS: dict[str, type] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A policy of an experiment, its parameters, and what it is called in the results."""
+    """A policy of an experiment, its parameters, and its label in the results."""
 
     name: str
     label: str
@@ -48,11 +48,11 @@ class Experiment:
     Parameters
     ----------
     rank : int, optional
-        What policies are told; the environment's own rank, if it has one, where not given.
+        The rank that policies are told; the environment's own, if it has one, where not given.
     tune : bool
-        Whether parameters that are not given are tuned, on trials of their own.
+        Whether to tune parameters that are not given, on separate trials.
     varied
-        Which of several experiments this is: the environment's parameters that differ.
+        The environment's parameters that set this experiment apart from the others of its file.
 
     Examples
     --------
@@ -94,28 +94,28 @@ class Experiment:
             )
 
     def cells(self, trials: Sequence[int] | None = None) -> list[Simulation]:
-        """Return the cells: all policies of a trial, then those of the next one."""
+        """Return the cells trial by trial, with all policies in each."""
         numbers = range(self.trials) if trials is None else trials
         return [self._cell(one, trial) for trial in numbers for one in self.candidates]
 
     def check(self) -> None:
-        """Make the environment and every policy once, so that errors come before work."""
+        """Make the environment and every policy once, to find errors before the run."""
         environment = environments.make(self.environment, self.environment_parameters)
         for candidate in self.candidates:
             self._cell(candidate, 0).make_policy(environment)
 
     @property
     def setting(self) -> str:
-        """What the rounds are like, in a line."""
-        said = [
+        """The environment and its parameters, in a line."""
+        parameters = [
             key if value is True else f"{key} {value}"
             for key, value in self.environment_parameters.items()
         ]
-        return ", ".join([self.environment, *said])
+        return ", ".join([self.environment, *parameters])
 
     @property
     def description(self) -> str:
-        """What is run, in a line."""
+        """The setting, rounds, trials and seed, in a line."""
         told = "" if self.rank is None else f"; policies are told rank {self.rank}"
         return f"{self.setting}; {self.rounds} rounds, {self.trials} trials, seed {self.seed}{told}"
 
@@ -133,7 +133,7 @@ class Experiment:
 
 
 def told_rank(environment: str, parameters: Parameters) -> int | None:
-    """Return what policies are told where nothing is said: 4 or the most there can be.
+    """Return the rank that policies are told by default: 4, or min(d, T) if that is less.
 
     None if the environment has a rank of its own.
 
@@ -145,7 +145,7 @@ def told_rank(environment: str, parameters: Parameters) -> int | None:
 
 
 def read_experiments(path: str | Path) -> list[Experiment]:
-    r"""Read an experiment from a TOML file: one, or one for each combination of what varies.
+    r"""Read experiments from a TOML file: one per combination of the values that vary.
 
     The file has ``rounds``, and may have ``name``, ``trials``, ``seed``, ``rank`` and ``tune``;
     a table ``[environment]`` and for each policy a table ``[[policy]]``, both with a ``name``
@@ -177,7 +177,7 @@ def read_experiments(path: str | Path) -> list[Experiment]:
 
 
 def _resolve_files(content: dict[str, Any], folder: Path) -> None:
-    """Make files of the environment, also those that vary, relative to that of the experiment."""
+    """Make the environment's files relative to the folder of the experiment's file."""
     environment, vary = content.get("environment"), content.get("vary")
     if isinstance(environment, dict) and isinstance(environment.get("file"), str):
         environment["file"] = str(folder / environment["file"])

@@ -1,4 +1,4 @@
-"""Pages that hold all they show: from a template, with pictures inside."""
+"""Pages made from templates, with their pictures inside."""
 
 from __future__ import annotations
 
@@ -14,17 +14,30 @@ from cobandits.files import write_whole
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-__all__ = ["Rows", "data_uri", "markdown", "picture_file", "render", "write_page"]
+__all__ = [
+    "Rows",
+    "data_uri",
+    "markdown",
+    "picture_file",
+    "render",
+    "write_experiment",
+    "write_page",
+]
 
 Rows = Sequence[Mapping[str, str]]  # a table: every row has the same columns
 
-_LARGEST = 150_000  # bytes of an SVG that is shown; of a larger one the PNG is
+_LARGEST = 150_000  # bytes of an SVG; of a larger one the PNG is shown
 _TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
-_SIGNS = {"holds": "✓", "holds only if": "◐", "does not hold": "✗", "not tested": "–"}  # noqa: RUF001
+_SIGNS = {
+    "holds": "✓",
+    "holds only if": "◐",
+    "does not hold": "✗",
+    "not tested": "\N{EN DASH}",
+}
 
 
 def render(template: str, content: Mapping[str, object]) -> str:
-    """Return a template of this package, filled."""
+    """Return a template of this package, filled with content."""
     return _environment().get_template(template).render(content)
 
 
@@ -39,14 +52,52 @@ def write_page(path: Path, text: str) -> None:
         ) from error
 
 
+def write_experiment(
+    out: str | Path,
+    *,
+    title: str,
+    setting: str,
+    standings: Rows,
+    figures: Mapping[str, Path],
+    notes: Sequence[str] = (),
+    facts: Mapping[str, str] | None = None,
+) -> Path:
+    """Write ``report.html`` of a reader's own experiment; return its path.
+
+    Parameters
+    ----------
+    standings
+        One row per policy; every row has the same columns.
+    figures
+        The path of each picture, without .svg and .png, by its caption.
+    facts
+        The machine and the versions, by name.
+    """
+    pictures = [
+        {"caption": caption, "source": data_uri(picture_file(stem))}
+        for caption, stem in figures.items()
+    ]
+    content = {
+        "title": title,
+        "setting": setting,
+        "standings": standings,
+        "pictures": pictures,
+        "notes": notes,
+        "facts": facts or {},
+    }
+    page = Path(out, "report.html")
+    write_page(page, render("experiment.html.j2", content))
+    return page
+
+
 def picture_file(stem: Path) -> Path:
-    """Return which file of a picture to show: the SVG, or the PNG where that is too large."""
+    """Return the file of a picture to show: the SVG, or the PNG if that is too large."""
     svg = stem.with_name(stem.name + ".svg")
     return svg if svg.stat().st_size <= _LARGEST else stem.with_name(stem.name + ".png")
 
 
 def data_uri(path: Path) -> str:
-    """Return a picture as text that stands in a page."""
+    """Return a picture as a data URI."""
     content = base64.b64encode(path.read_bytes()).decode()
     return f"data:{_TYPES[path.suffix]};base64,{content}"
 
@@ -67,7 +118,7 @@ def markdown(rows: Rows) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text that stays in its cell of a table in Markdown."""
+    """Return a text in one line, as a cell of a Markdown table."""
     return " ".join(text.replace("|", "\\|").split())
 
 

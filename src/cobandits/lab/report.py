@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from cobandits.lab import claims
-from cobandits.lab.cells import Record
 from cobandits.lab.choices import CHOICES
 from cobandits.lab.claims import Claim, Duel, Verdict, number
-from cobandits.lab.pages import Rows, data_uri, picture_file, render, write_page
+from cobandits.lab.pages import data_uri, picture_file, render, write_page
 from cobandits.lab.panels import available
+from cobandits.lab.records import Record, configuration
 from cobandits.lab.reproduction import Reproduction
 
-__all__ = ["write", "write_experiment"]
+__all__ = ["write"]
 
 _TITLE = "Low-rank bandits by alternating descent: the paper's figures, run again"
 _ABOUT = (
@@ -50,48 +49,9 @@ def write(reproduction: Reproduction, out: str | Path) -> Path:
     return page
 
 
-def write_experiment(
-    out: str | Path,
-    *,
-    title: str,
-    setting: str,
-    standings: Rows,
-    figures: Mapping[str, Path],
-    notes: Sequence[str] = (),
-    facts: Mapping[str, str] | None = None,
-) -> Path:
-    """Write ``report.html`` of a reader's own experiment; return its path.
-
-    Parameters
-    ----------
-    standings
-        A policy a row; every row has the same columns.
-    figures
-        The path of each picture, without .svg and .png, by its caption.
-    facts
-        How it was run.
-    """
-    pictures = [
-        {"caption": caption, "source": data_uri(picture_file(stem))}
-        for caption, stem in figures.items()
-    ]
-    content = {
-        "title": title,
-        "setting": setting,
-        "standings": standings,
-        "pictures": pictures,
-        "notes": notes,
-        "facts": facts or {},
-    }
-    page = Path(out, "report.html")
-    write_page(page, render("experiment.html.j2", content))
-    return page
-
-
 def _content(reproduction: Reproduction) -> dict[str, object]:
-    """Return all that the report says, by the names in its templates."""
-    found = claims.check(reproduction.records)
-    duels = claims.beyond(reproduction.records)
+    """Return the content of the report, by the names in its templates."""
+    found, duels = reproduction.claims, claims.beyond(reproduction.evidence)
     return {
         "title": _TITLE,
         "about": _ABOUT,
@@ -114,7 +74,7 @@ def _content(reproduction: Reproduction) -> dict[str, object]:
 
 
 def _tally(found: Sequence[Claim]) -> dict[str, int]:
-    """Return how many claims have each verdict, in the order of the verdicts."""
+    """Return the number of claims with each verdict."""
     counts = Counter(claim.verdict for claim in found)
     return {verdict: counts[verdict] for verdict in get_args(Verdict) if counts[verdict]}
 
@@ -146,15 +106,15 @@ def _environments(lines: Mapping[str, Sequence[Record]]) -> set[object]:
 
 
 def _stand_in(reproduction: Reproduction) -> list[str]:
-    """Tell if digits stand in for MNIST, and in which panels."""
+    """Return a notice on the panels with digits in place of MNIST, if there are any."""
     panels = [
         name for name, lines in reproduction.records.items() if "digits" in _environments(lines)
     ]
     if not panels:
         return []
     return [
-        f"MNIST was not there: in {', '.join(panels)} the 8 × 8 digits that come with "  # noqa: RUF001
-        "scikit-learn stand in for it, so these panels are not the paper's."
+        f"MNIST was not there: in {', '.join(panels)} the 8 \N{MULTIPLICATION SIGN} 8 digits "
+        "that come with scikit-learn stand in for it, so these panels are not the paper's."
     ]
 
 
@@ -172,7 +132,7 @@ def _facts(reproduction: Reproduction) -> dict[str, str]:
 
 
 def _commands(reproduction: Reproduction) -> list[str]:
-    """Return what to give on a machine that has nothing of it yet."""
+    """Return the commands that repeat the run on a new machine."""
     met = set().union(*(_environments(lines) for lines in reproduction.records.values()))
     extras = "cli,sklearn" if met & {"digits", "mnist"} else "cli"
     fetch = ["cobandits data fetch mnist"] if "mnist" in met else []
@@ -225,10 +185,10 @@ def _caption(average: str, lines: Mapping[str, Sequence[Record]]) -> str:
 
 
 def _line(label: str, records: Sequence[Record]) -> dict[str, str]:
-    """Tell what a line of a panel is, from what its cells say."""
-    said = [json.loads(str(record["configuration"])) for record in records]
-    names = {str(one.get("policy") or one.get("estimator")) for one in said}
-    parameters = [one.get("policy_parameters") or one.get("estimator_parameters") for one in said]
+    """Return the policy or estimator of a line, its parameters, and the number of runs."""
+    cells = [configuration(record) for record in records]
+    names = {str(one.get("policy") or one.get("estimator")) for one in cells}
+    parameters = [one.get("policy_parameters") or one.get("estimator_parameters") for one in cells]
     return {
         "line": label,
         "of": ", ".join(sorted(names)),
@@ -238,7 +198,7 @@ def _line(label: str, records: Sequence[Record]) -> dict[str, str]:
 
 
 def _ranges(parameters: Sequence[Mapping[str, Any]]) -> str:
-    """Return the values of each parameter; of several all, in order."""
+    """Return the values of each parameter, in order."""
     values: dict[str, set[Any]] = defaultdict(set)
     for one in parameters:
         for key, value in one.items():
@@ -257,7 +217,7 @@ def _rank(value: Any) -> tuple[bool, float, str]:
 
 
 def _beyond_rows(duels: Sequence[Duel]) -> list[dict[str, str]]:
-    """Return a row for each setting, with a column for each policy."""
+    """Return one row per setting, with one column per policy."""
     rivals = list(dict.fromkeys(duel.against for duel in duels))
     settings: dict[Any, dict[str, Duel]] = defaultdict(dict)
     for duel in duels:
@@ -275,7 +235,7 @@ def _beyond_rows(duels: Sequence[Duel]) -> list[dict[str, str]]:
 
 
 def _name(policy: str) -> str:
-    """Return what a policy is called, as the first word of something."""
+    """Return the name of a policy, with a capital letter."""
     name = claims.NAMES.get(policy, policy)
     return name[0].upper() + name[1:]
 

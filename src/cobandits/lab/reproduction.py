@@ -9,6 +9,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
@@ -17,21 +18,23 @@ from cobandits import plots
 from cobandits.errors import ConfigurationError
 from cobandits.files import write_whole
 from cobandits.kernels import COMPILED
-from cobandits.lab.cells import Cell, Record
+from cobandits.lab.cells import Cell
+from cobandits.lab.claims import Claim, Evidence, check
 from cobandits.lab.panels import Panel, Scale
+from cobandits.lab.records import Record
 from cobandits.lab.runner import Progress
 from cobandits.lab.store import Store
 
 __all__ = ["Reproduction", "facts", "reproduce"]
 
-_EVERY = 5.0  # seconds after which the time so far is noted, for a run that is killed
+_EVERY = 5.0  # seconds between writes of the time, for a run that is killed
 
 Series = Mapping[str, list[Record]]  # the records of each line of a panel
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reproduction:
-    """What was run and drawn, for a report."""
+    """The records and figures of the panels that were run, for a report."""
 
     scale: Scale
     panels: Mapping[str, Panel]
@@ -42,7 +45,17 @@ class Reproduction:
     n_cells: int  # of all panels
     n_run: int  # of these, how many were run now
     facts: Mapping[str, str]  # the machine, the versions and the date
-    notes: Sequence[str]  # what was found damaged
+    notes: Sequence[str]  # on damaged files that were set aside
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The runs of all panels, by which claims are judged."""
+        return Evidence(self.records)
+
+    @cached_property
+    def claims(self) -> list[Claim]:
+        """The paper's claims with their verdicts."""
+        return check(self.evidence)
 
 
 def reproduce(
@@ -52,33 +65,27 @@ def reproduce(
     jobs: int = 1,
     out: Path,
     progress: Progress | None = None,
-    stage: Callable[[str], None] | None = None,
+    stage: Callable[[str], None] = lambda _: None,
 ) -> Reproduction:
     """Run the cells of the panels that have no record in ``out`` yet, and draw all panels.
 
-    A cell that several panels need is run once. Records are kept as they come, so that a run
-    which was ended, in whatever way, goes on where it was.
+    A cell that several panels need is run once. Records are kept as they come: a run that was
+    interrupted or killed continues where it was.
 
     Parameters
     ----------
     progress
-        Called with the cells done, the cells to run, and which one was done.
+        Called with the cells done, the cells to run, and the cell that was done.
     stage
-        Called with what is done now: running, then drawing.
+        Called with the work that begins: running, then drawing.
     """
     plan = {panel.name: panel.cells(scale) for panel in panels}
     cells = [cell for lines in plan.values() for line in lines.values() for cell in line]
-    stage = stage or (lambda _: None)
     with Store(out) as store:
-        missing = store.missing(cells)
         stage("running")
-        seconds = _run(store, missing, jobs=jobs, progress=progress)
+        n_run, seconds = _run_missing(store, cells, jobs=jobs, progress=progress)
         records = _by_panel(plan, store.records())
-        notes = store.notes
-    figures = {}
-    for panel in panels:
-        stage(f"drawing {panel.name}")
-        figures[panel.name] = _drawn(panel, records[panel.name], scale, out / "figures")
+    figures = _draw_all(panels, records, scale, out / "figures", stage)
     return Reproduction(
         scale=scale,
         panels={panel.name: panel for panel in panels},
@@ -87,21 +94,24 @@ def reproduce(
         seconds=seconds,
         jobs=jobs,
         n_cells=len({cell.identity for cell in cells}),
-        n_run=len(missing),
+        n_run=n_run,
         facts=facts(),
-        notes=notes,
+        notes=store.notes,
     )
 
 
-def _run(store: Store, cells: Sequence[Cell], *, jobs: int, progress: Progress | None) -> float:
-    """Run cells into the store; return the seconds of this run and of earlier ones."""
+def _run_missing(
+    store: Store, cells: Sequence[Cell], *, jobs: int, progress: Progress | None
+) -> tuple[int, float]:
+    """Run the cells without a record; return their number, and the seconds of all runs so far."""
+    missing = store.missing(cells)
     clock = _Clock(store.directory / "runs.json", jobs)
-    with clock, contextlib.closing(store.run_all(cells, jobs=jobs)) as results:
+    with clock, contextlib.closing(store.run_all(missing, jobs=jobs)) as results:
         for done, (cell, _) in enumerate(results, 1):
             clock.tick()
             if progress is not None:
-                progress(done, len(cells), str(cell))
-    return clock.total
+                progress(done, len(missing), str(cell))
+    return len(missing), clock.total
 
 
 def _by_panel(
@@ -113,7 +123,22 @@ def _by_panel(
     }
 
 
-def _drawn(panel: Panel, series: Series, scale: Scale, directory: Path) -> Path:
+def _draw_all(
+    panels: Sequence[Panel],
+    records: Mapping[str, Series],
+    scale: Scale,
+    directory: Path,
+    stage: Callable[[str], None],
+) -> dict[str, Path]:
+    """Draw the panels; return the paths of their pictures, without .svg and .png."""
+    figures = {}
+    for panel in panels:
+        stage(f"drawing {panel.name}")
+        figures[panel.name] = _draw(panel, records[panel.name], scale, directory)
+    return figures
+
+
+def _draw(panel: Panel, series: Series, scale: Scale, directory: Path) -> Path:
     """Draw a panel; return the path of its pictures, without .svg and .png."""
     stem = directory / panel.name
     try:
@@ -127,7 +152,7 @@ def _drawn(panel: Panel, series: Series, scale: Scale, directory: Path) -> Path:
 
 
 class _Clock:
-    """Notes in a file how long runs took: this one, and those before it."""
+    """Keeps the times of this run and of earlier ones in a file."""
 
     def __init__(self, path: Path, jobs: int) -> None:
         self._path, self._jobs = path, jobs
@@ -143,7 +168,7 @@ class _Clock:
             self._note()
 
     def tick(self) -> None:
-        """Count a cell; note the time with the first one, then now and then."""
+        """Count a cell; write the time after the first, then every few seconds."""
         self._cells += 1
         if self._cells == 1 or self._seconds - self._noted > _EVERY:
             self._note()
@@ -171,7 +196,7 @@ class _Clock:
 
 
 def _earlier_runs(path: Path) -> list[dict[str, str | int | float]]:
-    """Return what the file says; nothing where there is none, or another one."""
+    """Return the runs in the file; none where it is missing or not such a file."""
     try:
         runs = json.loads(path.read_bytes())
         return [run for run in runs if float(run["seconds"]) >= 0]

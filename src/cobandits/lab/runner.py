@@ -1,4 +1,4 @@
-"""Running many cells, one after the other or in several processes."""
+"""Run many cells, one after the other or in several processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import Protocol
 
 from cobandits.datasets import KNOWN
 from cobandits.errors import CobanditsError, ConfigurationError, DataError, MissingExtraError
-from cobandits.lab.cells import Cell, Record, Within
+from cobandits.lab.cells import Cell, Within
+from cobandits.lab.records import Record
 
 __all__ = ["Progress", "Results", "Runner", "in_order", "run_all"]
 
@@ -23,12 +24,12 @@ Progress = Callable[[int, int, str], None]  # steps done, steps in all, what is 
 Results = Generator[tuple[Cell, Record], None, None]  # close it to end what is under way
 Batch = tuple[Cell, ...]  # of one world, run one after the other in one process
 
-_AHEAD = 8  # batches that wait for each process, so that none is ever idle
+_AHEAD = 8  # batches submitted per process, so that none is ever idle
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class Runner(Protocol):
-    """What runs cells: ``run_all``, or a store that already has some of their records."""
+    """A function that runs cells: ``run_all``, or that of a store with some of their records."""
 
     def __call__(
         self, cells: Sequence[Cell], *, jobs: int = 1, progress: Progress | None = None
@@ -38,17 +39,17 @@ class Runner(Protocol):
 
 
 def run_all(cells: Sequence[Cell], *, jobs: int = 1, progress: Progress | None = None) -> Results:
-    """Run cells, and yield each with its record as it is done; cells that are equal run once.
+    """Run cells, and yield each with its record as it is done; equal cells run once.
 
-    Linear algebra has one thread, so that records are the same bit for bit however many
-    processes there are, and processes do not fight for the machine.
+    Linear algebra uses one thread, so records are the same bit for bit whatever the number of
+    processes, and processes do not compete for cores.
 
     Parameters
     ----------
     jobs : int
-        Processes; with 1, this one alone, and cells are done in their order.
+        The number of processes; with 1, cells run in this process, in their order.
     progress
-        Called with the steps done, the steps in all, and what is done now.
+        Called with the steps done, the steps in all, and the current cell.
 
     Examples
     --------
@@ -72,7 +73,7 @@ def run_all(cells: Sequence[Cell], *, jobs: int = 1, progress: Progress | None =
 
 
 def in_order(cells: Sequence[Cell], results: Results) -> Results:
-    """Yield every cell with its record, in the order of the cells, as soon as that can be."""
+    """Yield every cell with its record in the order of the cells, as early as possible."""
     known: dict[str, Record] = {}
     for cell in cells:
         identity = cell.identity
@@ -95,7 +96,7 @@ def _one_by_one(cells: Sequence[Cell], progress: Progress | None) -> Results:
 
 
 def _inside(progress: Progress, before: int, total: int, text: str) -> Within:
-    """Return what a cell calls after each step."""
+    """Return the function that a cell calls after each step."""
     return lambda n, _: progress(before + n, total, text)
 
 
@@ -119,7 +120,7 @@ def _in_processes(cells: Sequence[Cell], jobs: int, progress: Progress | None) -
 
 
 def _fed(pool: ProcessPoolExecutor, waiting: list[Batch], jobs: int) -> Results:
-    """Give the pool a few batches at a time, the last of the list first."""
+    """Submit a few batches at a time, from the end of the list; yield cells and records."""
     under_way: dict[Future[list[Record]], Batch] = {}
 
     def feed() -> None:
@@ -139,7 +140,7 @@ def _fed(pool: ProcessPoolExecutor, waiting: list[Batch], jobs: int) -> Results:
 
 
 def _batches(cells: Sequence[Cell], jobs: int) -> list[Batch]:
-    """Put cells of one world together, as far as there is work for all processes."""
+    """Group cells of one world, in batches small enough to keep all processes busy."""
     most = max(1, len(cells) // (_AHEAD * jobs))
     worlds: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -152,10 +153,10 @@ def _batches(cells: Sequence[Cell], jobs: int) -> list[Batch]:
 
 
 def _queue(batches: Sequence[Batch], jobs: int) -> list[Batch]:
-    """Return batches so that the last is run first: long ones, then a mixture, then short ones.
+    """Return batches in reverse order of running: long ones run first, short ones last.
 
-    Short ones last, so that the end is not one process at work on a long one; the rest mixed,
-    so that the time left can be told from what is done.
+    Short ones run last, so that no process is left with a long one at the end. Those between
+    are mixed, so that the time left can be estimated from the time so far.
     """
     by_cost = sorted(batches, key=lambda batch: (_cost(batch), batch[0].identity))
     tenth = max(len(batches) // 10, 2 * _AHEAD * jobs)
@@ -164,7 +165,7 @@ def _queue(batches: Sequence[Batch], jobs: int) -> list[Batch]:
 
 
 def _cost(batch: Batch) -> int:
-    """Return about how long a batch takes, by cells, rounds, tasks and features."""
+    """Return the approximate cost of a batch: cells x steps x tasks x features."""
     cell = batch[0]
     size = getattr(cell, "environment_parameters", {})
     known = KNOWN.get(getattr(cell, "environment", ""))
@@ -188,7 +189,7 @@ def _run_batch(batch: Batch) -> list[Record]:
 
 
 def _run_named(cell: Cell, progress: Within | None = None) -> Record:
-    """Run a cell; an error says which cell it was."""
+    """Run a cell; an error names the cell."""
     try:
         return cell.run(progress)
     except DataError as error:
@@ -201,14 +202,14 @@ def _run_named(cell: Cell, progress: Within | None = None) -> Record:
 
 
 def _prepare() -> None:
-    """Keep the linear algebra of this process to one thread, now and when more is loaded."""
+    """Limit the linear algebra of this process to one thread, also of libraries loaded later."""
     os.environ.update(dict.fromkeys(_THREADS, "1"))
     _one_thread()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that started it is gone: killed, it could not say so."""
+    """End this process when its parent is gone, as after a kill."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -226,7 +227,7 @@ def _one_thread() -> contextlib.AbstractContextManager[object]:
 
 @contextlib.contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """Let processes that start inside leave an interrupt to this one, which then ends them."""
+    """Make processes that start inside ignore interrupts; this one handles them."""
     if threading.current_thread() is not threading.main_thread():  # where signals cannot be set
         yield
         return

@@ -1,4 +1,4 @@
-"""Records on disk, as Parquet: each is safe once it is added, whatever happens afterwards."""
+"""Records on disk, as Parquet: each survives a crash once it is added."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from cobandits.errors import ConfigurationError, MissingExtraError
 from cobandits.files import write_whole
-from cobandits.lab.cells import Cell, Record
+from cobandits.lab.cells import Cell
+from cobandits.lab.records import Record
 from cobandits.lab.runner import Progress, Results, run_all
 
 if TYPE_CHECKING:
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Store"]
 
-_MANY = 500  # parts that are merged, at least
-_SHARE = 8  # and so that at most one part in so many records is left: merging rewrites them all
-_KEYS = "columns"  # which columns a record has: null may also be a value of its own
+_MANY = 500  # parts before a merge, at least
+_SHARE = 8  # and at least one part per 8 records: a merge rewrites them all
+_KEYS = "columns"  # the names of a record's columns: null may also be a value
 
 
 class Store:
-    """The records of a directory, one for each cell that was run; opened by one process.
+    """The records in a directory, one per cell that was run; one process at a time may open it.
 
     A record that is added has a file of its own, under ``parts``. Many parts are merged into
     ``records.parquet``. A crash leaves whole files: at worst, a record is in both places.
@@ -42,7 +43,7 @@ class Store:
     Attributes
     ----------
     notes
-        What was found damaged, and set aside.
+        Messages on damaged files that were set aside.
 
     Examples
     --------
@@ -92,19 +93,19 @@ class Store:
             self.close()
 
     def close(self) -> None:
-        """Let others open the directory; parts stay as they are."""
+        """Release the directory; parts are not merged."""
         self._lock.close()
 
     def __len__(self) -> int:
         return len(self._identities)
 
     def missing(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Return the cells that have no record yet, each once."""
+        """Return the cells without a record, each once."""
         distinct = {cell.identity: cell for cell in cells}
         return [cell for identity, cell in distinct.items() if identity not in self._identities]
 
     def add(self, record: Record) -> None:
-        """Keep a record: when this returns, it is on the disk."""
+        """Add a record; it is on the disk when this returns."""
         identity = str(record["identity"])
         frame = _polars().DataFrame([{**record, _KEYS: ",".join(record)}])
         with self._writing():
@@ -124,7 +125,7 @@ class Store:
     def run_all(
         self, cells: Sequence[Cell], *, jobs: int = 1, progress: Progress | None = None
     ) -> Results:
-        """Yield cells with the records that are there, then run and keep what is missing."""
+        """Yield cells with the records that are there, then run the others and add theirs."""
         missing = self.missing(cells)
         known = self.records() if len(missing) < len(cells) else {}
         for cell in cells:
@@ -136,7 +137,7 @@ class Store:
                 yield cell, record
 
     def merge(self) -> None:
-        """Put all records into one file."""
+        """Merge all records into one file."""
         with self._writing():
             parts = self._part_files()
             write_whole(self._merged, _bytes(self._read()))
@@ -146,7 +147,7 @@ class Store:
         self._n_parts = 0
 
     def _read(self) -> pl.DataFrame:
-        """Return all records as one table; set aside what cannot be trusted."""
+        """Return all records as one table; set damaged files aside."""
         paths = [path for path in (self._merged, *self._part_files()) if path.exists()]
         found = [one for path in paths if (one := self._trusted(path)) is not None]
         empty = _polars().DataFrame(schema={"identity": str, _KEYS: str})
@@ -154,7 +155,7 @@ class Store:
         return frame.unique("identity", keep="first", maintain_order=True)
 
     def _trusted(self, path: Path) -> pl.DataFrame | None:
-        content = io.BytesIO(path.read_bytes())  # a disk that fails says nothing of the record
+        content = io.BytesIO(path.read_bytes())  # an error of the disk is no damaged record
         try:
             frame: pl.DataFrame = _polars().read_parquet(content)
             _check(frame, None if path == self._merged else path.stem)

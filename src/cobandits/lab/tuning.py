@@ -1,4 +1,4 @@
-"""Tuning: baselines get their best parameters, on trials that are never reported."""
+"""Tuning: the best parameters of policies, on trials that are never reported."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _TRIALS = (-1, -2)  # reported trials count from 0
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What was tried for a policy, and what was best."""
+    """The parameters that were tried for a policy, and the best of them."""
 
     label: str
     parameters: Parameters  # those that were tuned
-    tried: tuple[tuple[Parameters, float], ...]  # with the mean regret a task
-    edges: tuple[str, ...]  # parameters whose best value is the least or the largest tried
+    tried: tuple[tuple[Parameters, float], ...]  # with the mean regret per task
+    edges: tuple[str, ...]  # parameters whose best value is at an end of its grid
 
     def __str__(self) -> str:
         best = ", ".join(f"{key} = {value:g}" for key, value in self._numbers())
@@ -72,10 +72,10 @@ def tune(
     progress: Progress | None = None,
     run: Runner = run_all,
 ) -> Tuning:
-    """Choose the parameters with the least mean regret a task, of all in the policy's grid.
+    """Return the parameters of the policy's grid with the least mean regret per task.
 
-    Parameters that the candidate gives stay as they are. The trials must be negative: those
-    are never reported. ``run`` runs the cells; a store's own does not run them twice.
+    Parameters that the candidate gives are kept. The trials must be negative, which are never
+    reported. ``run`` runs the cells; that of a store does not run a cell twice.
     """
     if not trials or max(trials) >= 0:
         raise ConfigurationError(f"trials for tuning must be negative, got {list(trials)}")
@@ -96,13 +96,13 @@ def tune(
 
 
 def _open_grid(candidate: Candidate) -> Mapping[str, tuple[float, ...]]:
-    """Return the values to try of each parameter that is not given."""
+    """Return the values to try for each parameter that is not given."""
     grid = pick("policy", candidate.name, policies.available()).grid
     return {key: values for key, values in grid.items() if key not in candidate.parameters}
 
 
 def _variants(candidate: Candidate, choices: Sequence[Parameters]) -> tuple[Candidate, ...]:
-    """Return the candidate with each of the choices, under a label of its own."""
+    """Return the candidate with each choice of parameters, under different labels."""
     return tuple(
         Candidate(name=candidate.name, label=str(i), parameters={**candidate.parameters, **choice})
         for i, choice in enumerate(choices)
@@ -112,7 +112,7 @@ def _variants(candidate: Candidate, choices: Sequence[Parameters]) -> tuple[Cand
 def _means(
     regrets: NDArray[np.float64], experiment: Experiment, candidate: Candidate
 ) -> list[float]:
-    """Return the mean regret a task of each choice, (trial, choice) -> (choice,)."""
+    """Return the mean regret per task of each choice, (trial, choice) -> (choice,)."""
     means = regrets.mean(axis=0)
     if not np.isfinite(means).all():
         raise ConfigurationError(

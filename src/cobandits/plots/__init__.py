@@ -4,13 +4,11 @@ One style for all: colours that colour-blind readers can tell apart (Okabe and I
 styles and markers that still differ in grey, and labels beside what they name.
 """
 
-from cobandits.plots.convergence import convergence
-from cobandits.plots.errors import Errors, errors_by_epoch, errors_by_iteration
+from cobandits.plots.errors import Errors, convergence, errors_by_epoch, errors_by_iteration
 from cobandits.plots.fits import held_out, spectrum, task_plane
-from cobandits.plots.regret import regret
+from cobandits.plots.regret import Curves, regret, regret_and_tasks, regret_by_tasks
 from cobandits.plots.sharing import prior_spectrum, shared_and_own, shared_plane, sharing
 from cobandits.plots.style import save
-from cobandits.plots.tasks import Curves, regret_and_tasks, regret_by_tasks
 
 __all__ = [
     "Curves",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,21 +10,17 @@ from numpy.typing import NDArray
 from cobandits.diagnostics import Sharing, Spectrum
 from cobandits.diagnostics.held_out import LEAST_ROWS
 from cobandits.estimate import Estimate
+from cobandits.plots.labels import FIRST_FEW, label_points
 from cobandits.plots.style import BLUE, GREY, VERMILLION, ink, new_figure, note, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.transforms import BboxBase
 
 __all__ = ["held_out", "spectrum", "task_plane"]
 
 Floats = NDArray[np.floating]
-Box = tuple[float, float, float, float]  # left, low, right, high, in points
 
-_MOST_NAMED = 30  # points that are all named; of more, the first few are
-_FIRST_FEW = 10
-_LONGEST_NAME = 20
 _TINY = 1e-300
 
 
@@ -67,7 +62,7 @@ def _noise(std: float) -> str:
 
 
 def _value_axis(axes: Axes, values: Floats) -> None:
-    """Use a log scale where values differ much, and zero as the base where they do not."""
+    """Use a log scale for values that span a factor of 50, else one that begins at zero."""
     if values[-1] < values[0] / 50:
         axes.set_yscale("log")
         axes.set_ylim(max(values[-1], 1e-6 * values[0]) / 2, 3 * values[0])
@@ -76,7 +71,7 @@ def _value_axis(axes: Axes, values: Floats) -> None:
 
 
 def held_out(result: Sharing) -> Figure:
-    """Draw each task's held-out error of the shared fit against that of the task alone."""
+    """Draw each task's held-out error: of the shared fit against that of the task alone."""
     counts = np.maximum(np.asarray(result.counts), 1)
     alone = np.sqrt(np.asarray(result.squared_errors["independent"]) / counts)
     shared = np.sqrt(np.asarray(result.squared_errors["shared"]) / counts)
@@ -98,8 +93,8 @@ def held_out(result: Sharing) -> Figure:
         )
         ratios = np.maximum(shared, _TINY) / np.maximum(alone, _TINY)
         order = np.lexsort((-np.abs(np.log(ratios)), ~loses))  # those that lose first
-        few = max(_FIRST_FEW, int(loses.sum()))
-        _name(figure, axes, (alone, shared), result.labels, order, few)
+        few = max(FIRST_FEW, int(loses.sum()))
+        label_points(figure, axes, (alone, shared), result.labels, order, few)
     return figure
 
 
@@ -108,7 +103,7 @@ def _tasks(count: int) -> str:
 
 
 def _square(axes: Axes, values: Floats) -> None:
-    """Give both axes the same range, and draw the diagonal and what its sides mean."""
+    """Give both axes the same range, draw the diagonal and label its two sides."""
     low, high = float(values.min()), float(values.max())
     if low > 0 and high > 5 * low:
         _log_scales(axes)
@@ -169,7 +164,7 @@ def task_plane(estimate: Estimate, units: Floats | None = None) -> Figure:
         scaled = "" if units is None else ", features in units of their root mean square"
         note(axes, f"{_tasks(len(first))}, rank {rank}{scaled}")
         order = np.argsort(-_remoteness(weights[:2]))
-        _name(figure, axes, (first, second), estimate.labels, order)
+        label_points(figure, axes, (first, second), estimate.labels, order)
     return figure
 
 
@@ -186,76 +181,16 @@ def _in_units(estimate: Estimate, units: Floats | None) -> tuple[Floats, Floats]
 
 
 def _remoteness(weights: Floats) -> Floats:
-    """Return how far tasks are from the median one, in units of the usual distance, (T,)."""
+    """Return the distances of tasks from the median, in median absolute deviations, (T,)."""
     away = np.abs(weights - np.median(weights, axis=1, keepdims=True))
-    usual = np.median(away, axis=1, keepdims=True)
-    return np.asarray(np.linalg.norm(away / np.where(usual > 0, usual, 1.0), axis=0))
+    typical = np.median(away, axis=1, keepdims=True)
+    return np.asarray(np.linalg.norm(away / np.where(typical > 0, typical, 1.0), axis=0))
 
 
 def _direction(estimate: Estimate, loads: Floats, index: int) -> str:
-    """Return a name for an axis: the direction's number and its largest entries."""
+    """Return the label of an axis: the number of the direction and its largest entries."""
     entries = loads[:, index]
     names = estimate.feature_names or [f"feature {j}" for j in range(estimate.dim)]
     largest = np.argsort(-np.abs(entries))[:3]
     parts = "  ".join(f"{entries[j]:+.2f} {names[j]}" for j in largest)
     return f"weight in direction {index + 1}\n{parts}{' ...' if estimate.dim > 3 else ''}"
-
-
-def _name(
-    figure: Figure,
-    axes: Axes,
-    places: tuple[Floats, Floats],
-    labels: Sequence[Hashable],
-    order: NDArray[np.int64],
-    few: int = _FIRST_FEW,
-) -> None:
-    """Write labels beside their points, the first in ``order`` first, where there is room.
-
-    Of many points only the first ``few`` are named.
-    """
-    figure.draw_without_rendering()  # fixes the scale, which tells what is near
-    points = axes.transData.transform(np.column_stack(places)) * 72 / figure.dpi
-    taken = [(px - 3, py - 3, px + 3, py + 3) for px, py in points.tolist()]
-    taken += [_box(text.get_window_extent(), figure.dpi) for text in axes.texts]
-    inside = _box(axes.bbox, figure.dpi)
-    most = len(labels) if len(labels) <= _MOST_NAMED else few
-    for i in order[:most].tolist():
-        text = str(labels[i])[:_LONGEST_NAME]
-        for right, up in ((5.0, 1.0), (-5.0, 1.0), (5.0, -8.0), (-5.0, -8.0)):
-            box = _label_box(points[i] + (right, up), text, to_left=right < 0)
-            if _within(box, inside) and not any(_overlap(box, other) for other in taken):
-                taken.append(box)
-                axes.annotate(
-                    text,
-                    (float(places[0][i]), float(places[1][i])),
-                    xytext=(right, up + 1.5),
-                    textcoords="offset points",
-                    ha="left" if right > 0 else "right",
-                    fontsize=7,
-                    color="0.25",
-                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3},
-                )
-                break
-
-
-def _box(area: BboxBase, dpi: float) -> Box:
-    """Return an area as (left, low, right, high) in points."""
-    left, low, right, high = (float(edge) * 72 / dpi for edge in area.extents)
-    return left, low, right, high
-
-
-def _label_box(corner: Floats, text: str, *, to_left: bool) -> Box:
-    """Return the box of a small text that starts, or ends, at its lower corner."""
-    x, y = corner.tolist()
-    width, height = 4.2 * len(text), 8.0
-    return (x - width, y, x, y + height) if to_left else (x, y, x + width, y + height)
-
-
-def _within(a: Box, b: Box) -> bool:
-    """Tell whether box ``a`` is inside ``b``, and off its left and lower edge."""
-    return a[0] > b[0] + 3 and a[2] < b[2] and a[1] > b[1] + 2 and a[3] < b[3]
-
-
-def _overlap(a: Box, b: Box) -> bool:
-    """Tell whether two boxes have points in common."""
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

@@ -1,4 +1,4 @@
-"""What pictures of trials share: means with intervals, scales, and names at the lines' ends."""
+"""Lines over trials: means and medians with bands, and names at their ends."""
 
 from __future__ import annotations
 
@@ -8,22 +8,54 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.intervals import t_interval
 from cobandits.plots.labels import label_beside
-from cobandits.plots.looks import look
-from cobandits.plots.regret import interval
+from cobandits.plots.looks import Look, look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-__all__ = ["Ends", "label_ends", "mean_line", "median_line", "over", "plain_numbers", "thin"]
+__all__ = [
+    "MIDDLE",
+    "Band",
+    "Ends",
+    "draw_line",
+    "label_ends",
+    "mean_line",
+    "median_line",
+    "over",
+    "plain_numbers",
+    "thin",
+]
 
 Floats = NDArray[np.float64]
+Band = tuple[Floats, Floats, Floats]  # low, middle and high, (point,) each
 Ends = dict[str, tuple[float, str]]  # by name: the last value of a line, and its colour
+Markers = tuple[int, int] | list[int]  # the first and the step, or each point that has one
+
+MIDDLE = (0.1, 0.5, 0.9)  # quantiles: the median, and the middle 80 % of the trials
 
 _MOST_POINTS = 60  # of a line: more cannot be told apart, and make the file large
 _MOST_MARKERS = 7
-_MIDDLE = (0.1, 0.5, 0.9)
+
+
+def draw_line(
+    axes: Axes, x: Floats, band: Band, look: Look, *, markers: Markers, clip_on: bool = True
+) -> tuple[float, str]:
+    """Draw a line and the band around it; return the last value of the line, and its colour."""
+    low, middle, high = band
+    axes.plot(
+        x,
+        middle,
+        color=look.colour,
+        dashes=look.dashes,
+        marker=look.marker,
+        markevery=markers,
+        clip_on=clip_on,
+    )
+    axes.fill_between(x, low, high, color=look.colour, alpha=0.15, linewidth=0)
+    return float(middle[-1]), look.colour
 
 
 def mean_line(axes: Axes, x: Floats, trials: Floats, name: str) -> tuple[float, str]:
@@ -31,47 +63,34 @@ def mean_line(axes: Axes, x: Floats, trials: Floats, name: str) -> tuple[float, 
 
     The interval does not reach below the least trial, which keeps it on a log scale.
     """
-    mean, half = interval(trials)
+    mean, half = t_interval(trials)
     low = np.maximum(mean - half, trials.min(axis=0))
-    return _line(axes, x, (low, mean, mean + half), name)
+    return _named_line(axes, x, (low, mean, mean + half), name)
 
 
 def median_line(axes: Axes, x: Floats, trials: Floats, name: str) -> tuple[float, str]:
     """Draw the median over trials, (trial, point), and their middle 80 %; return the line's end.
 
-    For what differs by orders of magnitude, where a mean shows the worst trial alone.
+    For errors that differ by orders of magnitude: their mean shows the worst trial alone.
     """
-    low, middle, high = np.quantile(trials, _MIDDLE, axis=0)
-    return _line(axes, x, (low, middle, high), name)
+    low, middle, high = np.quantile(trials, MIDDLE, axis=0)
+    return _named_line(axes, x, (low, middle, high), name)
 
 
-def _line(
-    axes: Axes, x: Floats, band: tuple[Floats, Floats, Floats], name: str
-) -> tuple[float, str]:
-    """Draw a line and the band around it."""
-    low, middle, high = band
-    colour, dashes, marker = look(name)
-    axes.plot(
-        x,
-        middle,
-        color=colour,
-        dashes=dashes,
-        marker=marker,
-        markevery=_marked(len(x), name),
-        clip_on=False,  # markers at the edge stay whole
-    )
-    axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-    return float(middle[-1]), colour
+def _named_line(axes: Axes, x: Floats, band: Band, name: str) -> tuple[float, str]:
+    """Draw a line that looks as its name does everywhere; markers at the edge stay whole."""
+    markers = _spaced(len(x), name)
+    return draw_line(axes, x, band, look(name), markers=markers, clip_on=False)
 
 
-def _marked(n_points: int, name: str) -> tuple[int, int]:
-    """Return where markers are: on all of a few points, else apart from those of other lines."""
+def _spaced(n_points: int, name: str) -> tuple[int, int]:
+    """Return the first marker and the step to the next, apart from those of other names."""
     spacing = max(1, n_points // _MOST_MARKERS)
     return len(name) * spacing // 5 % spacing, spacing
 
 
 def thin(x: Floats, trials: Floats) -> tuple[Floats, Floats]:
-    """Return evenly spread points of the lines, (trial, point), the first and the last too.
+    """Return at most 60 evenly spaced points of the lines, (trial, point), with both ends.
 
     >>> x, lines = thin(np.arange(1000.0), np.zeros((2, 1000)))
     >>> len(x), x[-1].item(), lines.shape
@@ -84,7 +103,7 @@ def thin(x: Floats, trials: Floats) -> tuple[Floats, Floats]:
 
 
 def label_ends(axes: Axes, ends: Mapping[str, tuple[float, str]]) -> None:
-    """Write the names of lines at the right, beside their last values; limits must be set."""
+    """Write the names of lines at the right, beside their last values; set the limits first."""
     to_height = axes.transScale + axes.transLimits
     label_beside(
         axes,

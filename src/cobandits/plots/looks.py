@@ -1,4 +1,4 @@
-"""How each policy and estimator looks: the same in all pictures."""
+"""The look of each policy and estimator: the same in all pictures."""
 
 from __future__ import annotations
 
@@ -7,39 +7,42 @@ from typing import NamedTuple
 
 from cobandits.plots.style import COLOURS, DASHES, MARKERS
 
-__all__ = ["Look", "look"]
+__all__ = ["Look", "look", "nth_look"]
 
 
 class Look(NamedTuple):
-    """What tells a line from others, in colour and in grey."""
+    """The colour, dashes and marker of a line, which differ in grey too."""
 
     colour: str
     dashes: tuple[int, ...]
     marker: str
 
 
-def _nth(index: int) -> Look:
-    return Look(COLOURS[index], DASHES[index], MARKERS[index])
+def nth_look(index: int) -> Look:
+    """Return the look of a picture's nth line, for lines whose names are not known."""
+    return Look(
+        COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)], MARKERS[index % len(MARKERS)]
+    )
 
 
 # An estimator looks like the policy that is known for it.
 _LOOKS = {
-    "lrrl": _nth(0),
-    "altgdmin": _nth(0),
-    "moments": _nth(1),
-    "thompson": _nth(2),
+    "lrrl": nth_look(0),
+    "altgdmin": nth_look(0),
+    "moments": nth_look(1),
+    "thompson": nth_look(2),
     "thompson, by epoch": Look(COLOURS[2], (1, 1), ">"),
-    "ridge": _nth(3),
-    "tracenorm": _nth(4),
-    "altgd": _nth(5),
-    "subspace oracle": _nth(6),
+    "ridge": nth_look(3),
+    "tracenorm": nth_look(4),
+    "altgd": nth_look(5),
+    "subspace oracle": nth_look(6),
 }
 
 
 def look(name: str) -> Look:
-    """Return how a line of this name looks; one that is not known always gets the same.
+    """Return the look of the line with this name; an unknown name always gets the same one.
 
     >>> look("lrrl") == look("altgdmin"), look("lrrl") == look("ridge")
     (True, False)
     """
-    return _LOOKS.get(name) or _nth(zlib.crc32(name.encode()) % len(COLOURS))
+    return _LOOKS.get(name) or nth_look(zlib.crc32(name.encode()))

@@ -1,4 +1,4 @@
-"""What the policy ``shared`` has learned: its directions, its tasks, and what is shared of each."""
+"""The policy ``shared``: its prior, its tasks, and how much of each task is shared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.plots.fits import _name
+from cobandits.plots.labels import label_points
 from cobandits.plots.style import BLUE, GREY, ink, new_figure, new_row, note, style
 from cobandits.policies.explained import Explanations
 
@@ -68,9 +68,9 @@ def shared_plane(explanations: Explanations) -> Figure:
 
 
 def shared_and_own(explanations: Explanations) -> Figure:
-    """Draw which share of each task's prediction is shared, and the uncertainty that is left.
+    """Draw the shared part of each task's prediction, and the uncertainty that is left.
 
-    The tasks stand in the order of what they share. Those without rewards are left out.
+    Tasks are in the order of their shared parts. Those without rewards are left out.
     """
     with style():
         figure, axes = new_figure(5.4, 3.6)
@@ -135,7 +135,7 @@ def _draw_plane(figure: Figure, axes: Axes, shown: Explanations) -> None:
     alike = "; similar angles, similar choices" if shown.rank else ""
     note(axes, f"{_present(shown)}{alike}")
     remote = np.argsort(-np.hypot(first, second), kind="stable")
-    _name(figure, axes, (first, second), tasks.tolist(), remote, few=0)
+    label_points(figure, axes, (first, second), tasks.tolist(), remote, few=0)
 
 
 def _draw_dots(figure: Figure, axes: Axes, places: tuple[Doubles, Doubles], rewards: Codes) -> None:
@@ -162,7 +162,7 @@ def _axis(shown: Explanations, index: int) -> str:
 
 
 def _present(shown: Explanations) -> str:
-    """Say how many tasks are shown."""
+    """Return the number of tasks, in words."""
     present, total = int(np.count_nonzero(shown.rewards)), len(shown.rewards)
     if present < total:
         return f"{present:,} of {total:,} tasks have rewards"
@@ -203,7 +203,7 @@ def _draw_shares(axes: Axes, shown: Explanations) -> None:
 
 
 def _fill(axes: Axes, places: Codes, shared: Doubles) -> None:
-    """Draw the two shares of each task: bars of a few, areas of many."""
+    """Draw the two shares of each task: as bars for few tasks, as areas for many."""
     if len(places) <= _FEW:
         axes.bar(places, shared, color=_SHARED)
         axes.bar(places, 1 - shared, bottom=shared, color=_OWN)
@@ -214,7 +214,7 @@ def _fill(axes: Axes, places: Codes, shared: Doubles) -> None:
 
 
 def _name_parts(axes: Axes) -> None:
-    """Write what colours and dots are above the axes, where notes are."""
+    """Write a legend of colours and dots above the axes."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

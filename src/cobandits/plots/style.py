@@ -1,4 +1,4 @@
-"""What all pictures share: the style, and how they are written."""
+"""The style of all pictures, and how they are saved."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "0.45"
 
-# What tells lines apart, in colour and in grey.
+# The looks of lines, which differ in grey too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#666666")
 DASHES = ((), (6, 2), (3, 1, 1, 1), (8, 2, 2, 2), (4, 3), (2, 1), (10, 2, 1, 2, 1, 2))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -48,7 +48,7 @@ def new_figure(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def new_row(width: float, height: float, count: int) -> tuple[Figure, list[Axes]]:
-    """Return an empty figure of this size in inches, and so many axes side by side."""
+    """Return an empty figure of this size in inches, and ``count`` axes side by side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -56,12 +56,12 @@ def new_row(width: float, height: float, count: int) -> tuple[Figure, list[Axes]
 
 
 def head(figure: Figure, text: str) -> None:
-    """Write lines above all axes of a figure that say what is shown."""
+    """Write a title above all axes of a figure."""
     figure.suptitle(text, x=0.01, ha="left", fontsize=9)
 
 
 def note(axes: Axes, text: str, *, pad: float | None = None) -> None:
-    """Write a line above the axes, by so many points if given, that says what is shown."""
+    """Write a title above the axes; ``pad`` is its distance in points."""
     axes.set_title(text, loc="left", fontsize=8, color=GREY, pad=pad)
 
 
@@ -75,7 +75,7 @@ def ink(colour: str) -> tuple[float, float, float]:
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Use the one style inside; say what to install where matplotlib is missing."""
+    """Apply the style within a context; name the extra to install if matplotlib is missing."""
     try:
         import matplotlib as mpl
     except ImportError as error:

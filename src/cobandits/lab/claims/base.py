@@ -1,4 +1,4 @@
-"""What a claim is, and how the cases that it covers give its verdict."""
+"""Claims, and the verdicts that follow from the cases that a claim covers."""
 
 from __future__ import annotations
 
@@ -7,31 +7,38 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Literal, NamedTuple
 
-__all__ = ["FEW", "Case", "Claim", "Verdict", "judge", "listed", "number"]
+import numpy as np
+from numpy.typing import NDArray
 
-FEW = 5  # with fewer trials an interval says nothing, and the means alone decide
+from cobandits.intervals import t_interval
+
+__all__ = ["Case", "Claim", "Verdict", "clearly_positive", "few", "judge", "listed", "number"]
+
+Floats = NDArray[np.float64]
+
+_FEW = 5  # with fewer trials an interval says little, and the mean alone decides
 
 Verdict = Literal["holds", "holds only if", "does not hold", "not tested"]
 
-_LEAST = 0.25  # the share of the cases that a condition must leave
-_SECOND = 0.1  # the share of the cases that a second thing in it must save
+_LEAST = 0.25  # the share of the cases that a condition must keep
+_SECOND = 0.1  # the share of the cases that a second property must keep in addition
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What the paper says, whether it holds here, and the numbers behind that."""
+    """A claim of the paper, with its verdict and the numbers behind it."""
 
-    key: str  # one word, for links
-    text: str  # what the paper says
-    source: str  # where it says so
+    key: str  # for links
+    text: str
+    source: str  # the place in the paper
     verdict: Verdict = "not tested"
     condition: str = ""  # of "holds only if"
     numbers: str = ""  # one or two sentences
-    trials: tuple[int, ...] = ()  # of each setting
+    trials: tuple[int, ...] = ()  # per setting
 
     @property
     def outcome(self) -> str:
-        """The verdict with its condition.
+        """The verdict with its condition, if it has one.
 
         >>> Claim(key="a", text="", source="", verdict="holds only if", condition="r = 2").outcome
         'holds only if r = 2'
@@ -40,7 +47,7 @@ class Claim:
 
     @property
     def basis(self) -> str:
-        """How many trials the verdict rests on.
+        """The number of trials behind the verdict, in words.
 
         >>> Claim(key="a", text="", source="", trials=(3, 1, 3)).basis
         '1 to 3 trials a setting'
@@ -53,31 +60,31 @@ class Claim:
         return f"{most if least == most else f'{least} to {most}'} trials a setting"
 
     def judged(self, cases: Sequence[Case], numbers: str, trials: Iterable[int]) -> Claim:
-        """Return the claim with the verdict over these cases, and the trials of each setting."""
+        """Return the claim with the verdict over these cases, and the trials per setting."""
         verdict, condition = judge(cases)
         return replace(
             self, verdict=verdict, condition=condition, numbers=numbers, trials=tuple(trials)
         )
 
     def untested(self, why: str) -> Claim:
-        """Return the claim as one that nothing was run for."""
+        """Return the claim as not tested, and why."""
         return replace(self, verdict="not tested", numbers=why)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One setting that a claim covers: where it is, and whether the claim holds there."""
+    """One setting that a claim covers, and whether the claim holds there."""
 
     holds: bool
     where: Mapping[str, str] = field(default_factory=dict)
 
 
 def judge(cases: Sequence[Case]) -> tuple[Verdict, str]:
-    """Return the verdict over all cases, and the condition under which it holds, if there is one.
+    """Return the verdict over all cases, and the condition of "holds only if".
 
-    A condition fixes one thing that is known of a case, or two, to values with which the claim
-    never failed. Of several the one that leaves the most cases is taken, two things only if they
-    leave clearly more; one that leaves less than a quarter is no condition.
+    A condition restricts one property of the cases, or two, to values with which the claim
+    never failed. The condition that keeps the most cases is taken; one on two properties must
+    keep clearly more, and one that keeps less than a quarter of the cases does not count.
 
     >>> judge([Case(holds=n > 10, where={"T": str(n)}) for n in (10, 25, 50)])
     ('holds only if', 'T is at least 25')
@@ -96,13 +103,13 @@ def judge(cases: Sequence[Case]) -> tuple[Verdict, str]:
 
 
 class _Condition(NamedTuple):
-    kept: int  # cases that it leaves
+    kept: int  # cases
     text: str
-    second: int  # cases, to weigh a second thing against what it keeps
+    second: int  # all cases if there is a second property, which is then weighed; else 0
 
 
 def _condition(cases: Sequence[Case], name: str) -> _Condition:
-    """Fix one thing to the values with which the claim never failed."""
+    """Restrict one property to the values with which the claim never failed."""
     values = [case.where[name] for case in cases]
     failing = {case.where[name] for case in cases if not case.holds}
     kept = sum(value not in failing for value in values)
@@ -110,7 +117,7 @@ def _condition(cases: Sequence[Case], name: str) -> _Condition:
 
 
 def _two_conditions(cases: Sequence[Case], first: str, second: str) -> _Condition:
-    """Leave out values of the first thing with which the claim mostly failed; fix the second."""
+    """Leave out values of the first property with which the claim mostly failed."""
     values = {case.where[first] for case in cases}
     failing = {value for value in values if _mostly_fails(cases, first, value)}
     rest = [case for case in cases if case.where[first] not in failing]
@@ -129,7 +136,7 @@ def _mostly_fails(cases: Sequence[Case], name: str, value: str) -> bool:
 
 
 def _values(name: str, values: set[str], failing: set[str]) -> str:
-    """Return in words that a thing has one of those values that are not failing."""
+    """Say in words that a property has one of the values that did not fail."""
     good = sorted(values - failing, key=_rank)
     if len(good) > 1 and all(value.isdigit() for value in values):
         if all(int(good[0]) > int(value) for value in failing):
@@ -143,8 +150,27 @@ def _rank(value: str) -> tuple[int, str]:
     return (int(value), "") if value.isdigit() else (0, value)
 
 
+def clearly_positive(differences: Floats) -> bool:
+    """Tell whether the mean over trials is above zero, by more than its 95 % t-interval.
+
+    With fewer than five trials the mean alone decides.
+
+    >>> clearly_positive(np.array([1.0, 3.0])), clearly_positive(np.array([1.0, 3.0] * 3))
+    (True, True)
+    >>> clearly_positive(np.array([-1.0, 2.0])), clearly_positive(np.array([-1.0, 2.0] * 3))
+    (True, False)
+    """
+    mean, half = t_interval(differences)
+    return bool(mean > (0 if few(len(differences)) else half))
+
+
+def few(n_trials: int) -> bool:
+    """Tell whether there are too few trials for an interval."""
+    return n_trials < _FEW
+
+
 def listed(words: Sequence[str], last: str = "and") -> str:
-    """Return the words as a list in a sentence.
+    """Join words as a sentence does.
 
     >>> listed(["a", "b", "c"])
     'a, b and c'

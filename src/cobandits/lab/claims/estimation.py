@@ -1,4 +1,4 @@
-"""What the paper says of its estimator: how fast its error falls, and to what."""
+"""Claims on the paper's estimator: how fast its error falls, and to what level."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy.stats import binomtest
 
-from cobandits.lab.claims.base import FEW, Case, Claim, listed, number
+from cobandits.lab.claims.base import Case, Claim, clearly_positive, few, listed, number
 from cobandits.lab.claims.evidence import Evidence, Fitted, Setting
-from cobandits.plots.regret import interval
 
 __all__ = ["contracts", "faster", "little_from_trace_norm", "saturates"]
 
-_OFTEN = 0.95  # the share of the trials in which a thing must be so
-_LITTLE = 0.5  # of the first error that is left where "the improvement is very minimal"
+_OFTEN = 0.95  # the share of the trials in which the claim must hold
+_LITTLE = 0.5  # the share of the first error that is left by a "very minimal" improvement
 _WRITTEN = 1e-3  # the noise std, by "variance 1e-6"
 _SATURATION = 1e-6  # "the estimation error saturates close to 1e-6"
 
@@ -53,9 +52,9 @@ def faster(evidence: Evidence) -> Claim:
 
 
 def _usually(outcomes: Iterable[bool]) -> bool:
-    """Whether a thing is so in more than half of all trials, by a sign test at the level 5 %."""
+    """Tell whether an outcome is true in most trials, by a sign test at the 5 % level."""
     seen = list(outcomes)
-    if len(seen) < FEW:
+    if few(len(seen)):
         return 2 * sum(seen) > len(seen)
     return bool(binomtest(sum(seen), len(seen), alternative="greater").pvalue < 0.05)
 
@@ -63,7 +62,7 @@ def _usually(outcomes: Iterable[bool]) -> bool:
 def _pairs(
     evidence: Evidence, ours: str, theirs: str
 ) -> dict[Setting, list[tuple[Fitted, Fitted]]]:
-    """Return the fits of two estimators to the same rows."""
+    """Return pairs of fits of two estimators to the same rows, by setting."""
     others = {(fit.setting, fit.trial): fit for fit in evidence.fitted if fit.estimator == theirs}
     pairs = {
         one: [(fit, others[one, fit.trial]) for fit in fits if (one, fit.trial) in others]
@@ -120,13 +119,13 @@ def _improved(setting: Setting, fits: Sequence[Fitted]) -> str:
 
 
 class _Rates(NamedTuple):
-    mean: float  # over the whole fall
-    slowest: float  # of all iterations of the fall
+    mean: float  # contraction per iteration, geometric mean
+    slowest: float  # contraction of the slowest iteration
     bound: float
 
 
 def contracts(evidence: Evidence) -> Claim:
-    """Judge whether the error shrinks at least as fast as Theorem 5.2 says.
+    """Judge whether the error contracts at least as fast as Theorem 5.2 says.
 
     Measured while the error is well above the floor: each iteration, and their mean.
     """
@@ -156,13 +155,12 @@ def contracts(evidence: Evidence) -> Claim:
 
 
 def _kept_on_average(rates: Sequence[_Rates]) -> bool:
-    """Tell whether the mean contraction is below the bound, in the mean over trials."""
-    margin, half = interval(np.array([rate.bound - rate.mean for rate in rates]))
-    return bool(margin > (half if len(rates) >= FEW else 0))
+    """Tell whether the mean contraction, averaged over trials, is below the bound."""
+    return clearly_positive(np.array([rate.bound - rate.mean for rate in rates]))
 
 
 def _share(rates: Sequence[_Rates], name: Literal["mean", "slowest"]) -> float:
-    """Return the share of the fits that keep the bound."""
+    """Return the share of the fits whose contraction is within the bound."""
     return float(np.mean([getattr(rate, name) <= rate.bound for rate in rates]))
 
 
@@ -195,7 +193,7 @@ def _rates(fit: Fitted) -> _Rates | None:
 
 
 def saturates(evidence: Evidence) -> Claim:
-    """Judge whether the error stops near 1e-6, and for which noise."""
+    """Judge whether the error saturates near 1e-6, and at which noise."""
     claim = Claim(
         key="saturation",
         text="The estimation error saturates close to 1e-6, with noise of variance 1e-6.",
@@ -235,7 +233,7 @@ def _near(level: float) -> bool:
 
 
 def _which(levels: Mapping[float, float], fitting: Sequence[float]) -> str:
-    """Say which noise the paper's picture fits."""
+    """Say which noise agrees with the paper's picture."""
     if not fitting:
         return "None of these is close to 1e-6."
     best = min(fitting, key=lambda noise: abs(math.log(levels[noise] / _SATURATION)))

@@ -1,4 +1,4 @@
-"""The records of a reproduction, as claims read them: by what was run, not by how it is called."""
+"""The runs that claims are judged by, read from the records of all panels."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.environments import Synthetic
-from cobandits.lab.cells import Record
 from cobandits.lab.claims.base import number
+from cobandits.lab.records import Record, array, configuration, scalar
 from cobandits.theory import Theory
 
 __all__ = ["EVERY_ROUND", "NAMES", "OURS", "Evidence", "Fitted", "Played", "Setting", "grouped"]
 
 Floats = NDArray[np.float64]
-Records = Mapping[str, Mapping[str, Sequence[Record]]]  # panel, series
+Records = Mapping[str, Mapping[str, Sequence[Record]]]  # by panel and line
 
 OURS = "lrrl"
 EVERY_ROUND = ", every round"
@@ -40,19 +40,19 @@ _DATA = {"mnist": "MNIST", "digits": "scikit-learn's digits"}
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What was drawn: who has the same setting and trial has met the same arms and noise."""
+    """A data set and its size. Runs of one setting and trial meet the same arms and noise."""
 
     environment: str
-    said: str  # the environment's parameters, as JSON
-    rounds: int  # or rows a task
-    rank: int  # that of the truth or that policies are told; 0 if neither is there
+    parameters_json: str  # the environment's parameters; text, so that settings can be keys
+    rounds: int  # or rows per task, of an estimator
+    rank: int  # the true rank, or the rank that policies are told; 0 if there is neither
     n_tasks: int
     seed: int
 
-    @property
+    @cached_property
     def parameters(self) -> dict[str, Any]:
         """The environment's parameters."""
-        return dict(json.loads(self.said))
+        return dict(json.loads(self.parameters_json))
 
     @property
     def noise_std(self) -> float:
@@ -61,20 +61,20 @@ class Setting:
 
     @property
     def data(self) -> str:
-        """What kind of data it is, in words."""
+        """The name of the data set, for sentences."""
         if self.environment != "synthetic":
             return _DATA.get(self.environment, self.environment)
         noise = "" if self.noise_std == 1e-3 else f", noise std {number(self.noise_std)}"
         return f"synthetic (d = {self.parameters['dim']}, N = {self.rounds}{noise})"
 
     def theory(self, trial: int) -> Theory:
-        """Return the constants of that trial's truth."""
+        """Return the constants of the theorems for the trial's truth."""
         return Theory.of(self.theta(trial), rank=self.rank, noise_std=self.noise_std)
 
     def theta(self, trial: int) -> NDArray[np.floating]:
-        """Return that trial's truth, (d, T)."""
-        made = Synthetic(**self.parameters)
-        return made.problem(n_rows=1, seed=self.seed, trial=trial).theta
+        """Return the trial's true theta, (d, T)."""
+        environment = Synthetic(**self.parameters)
+        return environment.problem(n_rows=1, seed=self.seed, trial=trial).theta
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,8 +85,8 @@ class Played:
     trial: int
     policy: str  # a key of NAMES, or another policy's name with its parameters
     variant: str  # its parameters, as JSON
-    regret: float  # a task
-    fit_errors: Floats  # of theta, at the end of each epoch that was fitted
+    regret: float  # per task
+    fit_errors: Floats  # relative errors of theta, one per fit
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,26 +103,32 @@ class Fitted:
 
     @cached_property
     def reached(self) -> float:
-        """After how many iterations the error is within 5 % of the floor; infinite if never."""
+        """The first iteration whose error is within 5 % of the floor; infinite if there is none."""
         at = np.flatnonzero(self.errors <= 1.05 * self.floor)
         return float(at[0]) if len(at) else np.inf
 
     def falling(self, above: float = 20.0) -> Floats:
-        """Return the errors, from the first on, that are well above the floor."""
+        """Return the errors before the first that is at most ``above`` times the floor."""
         low = np.flatnonzero(self.errors <= above * self.floor)
         return self.errors[: low[0]] if len(low) else self.errors
 
 
 class Evidence:
-    """All that was run, each thing once, whichever panels it is in."""
+    """All runs, each once, whatever the panels and lines that contain it are called.
+
+    Parameters
+    ----------
+    records
+        The records of each panel and line. Trials for tuning, which are negative, are left out.
+    """
 
     def __init__(self, records: Records) -> None:
         once = {
             str(record["identity"]): record
-            for series in records.values()
-            for trials in series.values()
-            for record in trials
-            if int(_float(record["trial"])) >= 0
+            for lines in records.values()
+            for line in lines.values()
+            for record in line
+            if scalar(record, "trial") >= 0
         }
         kinds = defaultdict(list)
         for record in once.values():
@@ -131,9 +137,9 @@ class Evidence:
         self.fitted = [_fitted(record) for record in kinds["estimation"]]
 
     def regrets(self, policy: str) -> dict[Setting, dict[int, float]]:
-        """Return a policy's regret a task, by setting and trial.
+        """Return a policy's regret per task, by setting and trial.
 
-        Where it was run with several parameters: with those that have the least regret.
+        Of several choices of parameters, the one with the least mean regret is returned.
         """
         variants: dict[Setting, dict[str, dict[int, float]]] = defaultdict(dict)
         for one in self.played:
@@ -159,23 +165,23 @@ def grouped(fits: Iterable[Fitted]) -> dict[Setting, list[Fitted]]:
 
 
 def _played(record: Record) -> Played:
-    said = json.loads(str(record["configuration"]))
-    drawn, rounds = said["environment_parameters"], int(said["rounds"])
-    n_tasks = drawn.get("n_tasks", int(_float(record["decisions"])) // rounds)
+    cell = configuration(record)
+    size, rounds = cell["environment_parameters"], int(cell["rounds"])
+    n_tasks = size.get("n_tasks", int(scalar(record, "decisions")) // rounds)
     setting = Setting(
-        environment=said["environment"],
-        said=json.dumps(drawn, sort_keys=True),
+        environment=cell["environment"],
+        parameters_json=json.dumps(size, sort_keys=True),
         rounds=rounds,
-        rank=int(said["rank"] or drawn.get("rank", 0)),
+        rank=int(cell["rank"] or size.get("rank", 0)),
         n_tasks=int(n_tasks),
-        seed=int(said["seed"]),
+        seed=int(cell["seed"]),
     )
     return Played(
         setting=setting,
-        trial=int(said["trial"]),
-        policy=_policy(said["policy"], said["policy_parameters"]),
-        variant=json.dumps(said["policy_parameters"], sort_keys=True),
-        regret=_float(record["regret_per_task"]),
+        trial=int(cell["trial"]),
+        policy=_policy(cell["policy"], cell["policy_parameters"]),
+        variant=json.dumps(cell["policy_parameters"], sort_keys=True),
+        regret=scalar(record, "regret_per_task"),
         fit_errors=np.asarray(record.get("fit_errors") or [], np.float64),
     )
 
@@ -191,27 +197,22 @@ def _policy(name: str, parameters: Mapping[str, Any]) -> str:
 
 
 def _fitted(record: Record) -> Fitted:
-    said = json.loads(str(record["configuration"]))
-    drawn = said["environment_parameters"]
+    cell = configuration(record)
+    size = cell["environment_parameters"]
     setting = Setting(
         environment="synthetic",
-        said=json.dumps(drawn, sort_keys=True),
-        rounds=int(said["n_rows"]),
-        rank=int(drawn["rank"]),
-        n_tasks=int(drawn["n_tasks"]),
-        seed=int(said["seed"]),
+        parameters_json=json.dumps(size, sort_keys=True),
+        rounds=int(cell["n_rows"]),
+        rank=int(size["rank"]),
+        n_tasks=int(size["n_tasks"]),
+        seed=int(cell["seed"]),
     )
     return Fitted(
         setting=setting,
-        trial=int(said["trial"]),
-        estimator=said["estimator"],
-        step=float(said["estimator_parameters"].get("step", 0.4)),
-        error=_float(record["error"]),
-        floor=_float(record["floor"]),
-        errors=np.asarray(record["errors"], np.float64),
+        trial=int(cell["trial"]),
+        estimator=cell["estimator"],
+        step=float(cell["estimator_parameters"].get("step", 0.4)),
+        error=scalar(record, "error"),
+        floor=scalar(record, "floor"),
+        errors=array(record, "errors"),
     )
-
-
-def _float(value: object) -> float:
-    assert isinstance(value, int | float)
-    return float(value)

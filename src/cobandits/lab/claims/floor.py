@@ -1,4 +1,4 @@
-"""What the paper says of the end of its fits: the error falls to the noise floor, and stays."""
+"""The claim that the error falls to the noise floor, and stays there."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cobandits.lab.claims.evidence import OURS, Evidence, Fitted, Setting
 
 __all__ = ["exponential"]
 
-_STAYS = 1.1  # times the floor, which the error may not exceed once it is there
+_STAYS = 1.1  # times the floor: the largest error after the floor was reached
 _STRAIGHT = 0.9  # R^2 of the logarithm of the error by iteration, in the median
-_OFTEN = 0.95  # the share of the trials in which a thing must be so
-_CLOSE = 10  # times the error of who knows the basis, where a fit in an epoch has arrived
+_OFTEN = 0.95  # the share of the trials in which the claim must hold
+_CLOSE = 10  # times the error with the true basis: the largest error of a good first fit
 
 
 def exponential(evidence: Evidence) -> Claim:
@@ -62,7 +62,7 @@ def _epochs_told(epochs: Mapping[tuple[Setting, int], Sequence[bool]]) -> str:
 
 
 def _epochs(evidence: Evidence) -> dict[tuple[Setting, int], list[bool]]:
-    """Return of each setting and number of epochs which first fits of the policy came close."""
+    """Return whether each first fit of the policy is good, by setting and number of epochs."""
     found: dict[tuple[Setting, int], list[bool]] = defaultdict(list)
     for one in evidence.played:
         n_epochs = len(one.fit_errors)
@@ -74,7 +74,7 @@ def _epochs(evidence: Evidence) -> dict[tuple[Setting, int], list[bool]]:
 
 
 def _where(setting: Setting, n_epochs: int) -> dict[str, str]:
-    """Return what is known of the rows that are fitted."""
+    """Return the properties of a setting, for a condition."""
     dim, r, T = setting.parameters["dim"], setting.rank, setting.n_tasks
     ratio = setting.rounds // n_epochs * T // (r * (dim + T - r))
     return {"the ratio of rows to parameters": str(ratio), "d": str(dim), "T": str(T), "r": str(r)}

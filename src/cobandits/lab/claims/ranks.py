@@ -1,4 +1,4 @@
-"""What the paper says of Thompson sampling: that its regret does not depend on the rank."""
+"""The claim that the regret of Thompson sampling does not depend on the rank."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.lab.claims.base import FEW, Case, Claim, listed, number
+from cobandits.intervals import t_interval
+from cobandits.lab.claims.base import Case, Claim, few, listed, number
 from cobandits.lab.claims.evidence import EVERY_ROUND, Evidence, Setting
-from cobandits.plots.regret import interval
 
 __all__ = ["rank_free"]
 
 Floats = NDArray[np.float64]
 
-_SAME = 1.1  # regrets that differ by less are the same, for the claim on the rank
+_SAME = 1.1  # a factor between two regrets that still counts as the same
 
 
 def rank_free(evidence: Evidence) -> Claim:
@@ -57,8 +57,8 @@ def rank_free(evidence: Evidence) -> Claim:
 
 class _Ranked(NamedTuple):
     rank: int
-    regrets: Floats  # by trial
-    in_lengths: Floats  # the same, in units of the mean length of the trial's thetas
+    regrets: Floats  # (trial,)
+    in_lengths: Floats  # (trial,), in units of the mean norm of the tasks' thetas
 
 
 def _ranked(setting: Setting, trials: Mapping[int, float]) -> _Ranked:
@@ -74,10 +74,10 @@ def _pairs(
 
 
 def _factor(one: Floats, other: Floats) -> float:
-    """Return the factor between two regrets, at least 1, at the near end of its interval."""
+    """Return the factor between two regrets, at least 1, at the end of its interval next to 1."""
     n = min(len(one), len(other))
-    mean, half = interval(np.log(one[:n] / other[:n]))
-    return float(np.exp(max(0.0, abs(float(mean)) - (float(half) if n >= FEW else 0))))
+    mean, half = t_interval(np.log(one[:n] / other[:n]))
+    return float(np.exp(max(0.0, abs(float(mean)) - (0 if few(n) else float(half)))))
 
 
 def _example(ranked: Mapping[tuple[str, int], Sequence[_Ranked]]) -> str:

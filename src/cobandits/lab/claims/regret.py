@@ -1,4 +1,4 @@
-"""What the paper says of regret: who has the least, how it changes with T, and the bound."""
+"""Claims on regret: which policy has the least, how it changes with T, and the bound."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.lab.claims.base import FEW, Case, Claim, listed, number
+from cobandits.intervals import t_interval
+from cobandits.lab.claims.base import Case, Claim, clearly_positive, listed, number
 from cobandits.lab.claims.evidence import EVERY_ROUND, NAMES, OURS, Evidence, Setting
-from cobandits.plots.regret import interval
 
 __all__ = ["Duel", "below_bound", "duels", "lead_grows", "lowest"]
 
@@ -23,39 +23,37 @@ _FAILURE = 0.05  # delta of Theorem 5.4
 
 @dataclass(frozen=True, kw_only=True)
 class Duel:
-    """The paper's policy and another one in the same trials of one setting."""
+    """The regrets of the paper's policy and another one in the same trials of a setting."""
 
     setting: Setting
     against: str
-    ours: Floats  # regret a task, by trial
+    ours: Floats  # regret per task, (trial,)
     theirs: Floats
 
     @property
     def trials(self) -> int:
-        """How many both have played."""
+        """The number of trials."""
         return len(self.ours)
 
     @property
     def lead(self) -> tuple[float, float]:
-        """By how much ours is lower: the mean over trials and half of its 95 % interval."""
-        mean, half = interval(self.theirs - self.ours)
+        """How much lower ours is: the mean over trials, and half of its 95 % interval."""
+        mean, half = t_interval(self.theirs - self.ours)
         return float(mean), float(half)
 
     @property
     def won(self) -> bool:
         """Whether ours is lower, by more than chance."""
-        mean, half = self.lead
-        return mean > (half if self.trials >= FEW else 0)
+        return clearly_positive(self.theirs - self.ours)
 
     @property
     def lost(self) -> bool:
         """Whether ours is higher, by more than chance."""
-        mean, half = self.lead
-        return -mean > (half if self.trials >= FEW else 0)
+        return clearly_positive(self.ours - self.theirs)
 
     @property
     def where(self) -> dict[str, str]:
-        """What is known of it, for a condition."""
+        """The properties of the setting, for a condition."""
         setting = self.setting
         return {
             "the environment": setting.environment,
@@ -67,7 +65,7 @@ class Duel:
 
 
 def duels(evidence: Evidence, rivals: Sequence[str]) -> list[Duel]:
-    """Return the paper's policy against each rival, in each setting where both have played."""
+    """Compare the paper's policy with each rival, in each setting where both were run."""
     found = [
         duel
         for rival in rivals
@@ -78,7 +76,7 @@ def duels(evidence: Evidence, rivals: Sequence[str]) -> list[Duel]:
 
 
 def _met(setting: Setting, regrets: Mapping[Setting, dict[int, float]]) -> dict[int, float]:
-    """Return a rival's regrets in a setting; one who is told no rank met the same rounds."""
+    """Return a rival's regrets in a setting; a rival that is told no rank met the same rounds."""
     return regrets.get(setting) or regrets.get(replace(setting, rank=0), {})
 
 
@@ -116,7 +114,7 @@ def lowest(evidence: Evidence) -> Claim:
 
 
 def _paper_rivals(evidence: Evidence) -> list[str]:
-    """Return the paper's baselines; Thompson sampling every round only if not by epoch."""
+    """Return the paper's baselines; Thompson sampling by epoch, if it was run."""
     every = f"thompson{EVERY_ROUND}"
     return [every if name == "thompson" and not evidence.regrets(name) else name for name in RIVALS]
 
@@ -149,7 +147,7 @@ def _told(duel: Duel) -> str:
 
 
 def _every_round(evidence: Evidence) -> str:
-    """Tell how it does against policies that learn after every reward, which the paper omits."""
+    """Compare with policies that learn after every reward, which the paper omits."""
     found = duels(evidence, [f"thompson{EVERY_ROUND}", f"ridge{EVERY_ROUND}"])
     if not found or not evidence.regrets("thompson"):
         return ""
@@ -161,7 +159,7 @@ def _every_round(evidence: Evidence) -> str:
 
 
 def lead_grows(evidence: Evidence) -> Claim:
-    """Judge whether the paper's policy gains on its rivals as tasks are added."""
+    """Judge whether the lead of the paper's policy grows with the number of tasks."""
     claim = Claim(key="tasks", text="Its lead grows with the number of tasks T.", source="Figure 1")
     groups: dict[tuple[str, str, int], list[Duel]] = defaultdict(list)
     for duel in duels(evidence, _paper_rivals(evidence)):
@@ -171,13 +169,19 @@ def lead_grows(evidence: Evidence) -> Claim:
         return claim.untested("No setting was run with two numbers of tasks.")
     slopes = [_slope(group) for group in grown]
     cases = [
-        Case(holds=_rises(slope), where={k: v for k, v in group[0].where.items() if k != "T"})
+        Case(
+            holds=clearly_positive(slope),
+            where={k: v for k, v in group[0].where.items() if k != "T"},
+        )
         for slope, group in zip(slopes, grown, strict=True)
     ]
     best = max(grown, key=lambda group: _gain(group)[1] - _gain(group)[0])
     least, most = _gain(best)
     first, last = best[0].setting, best[-1].setting
-    rises, falls = sum(case.holds for case in cases), sum(_rises(-slope) for slope in slopes)
+    rises, falls = (
+        sum(case.holds for case in cases),
+        sum(clearly_positive(-slope) for slope in slopes),
+    )
     numbers = (
         f"Over {len(cases)} lines of a rival on a data set, the lead a task rises with log T in "
         f"{rises}, falls in {falls}, and is too close to tell in {len(cases) - rises - falls}. It "
@@ -189,16 +193,11 @@ def lead_grows(evidence: Evidence) -> Claim:
 
 
 def _slope(group: Sequence[Duel]) -> Floats:
-    """Return by how much the lead a task rises with a doubling of T, by trial."""
+    """Return how much the lead per task rises when T doubles, (trial,)."""
     n = min(duel.trials for duel in group)
     leads = np.array([(duel.theirs - duel.ours)[:n] for duel in group])  # (T, trial)
     doublings = np.log2([duel.setting.n_tasks for duel in group])
     return np.asarray(np.polyfit(doublings, leads, 1)[0])
-
-
-def _rises(slope: Floats) -> bool:
-    mean, half = interval(slope)
-    return bool(mean > (half if len(slope) >= FEW else 0))
 
 
 def _gain(group: Sequence[Duel]) -> tuple[float, float]:
@@ -236,5 +235,5 @@ def below_bound(evidence: Evidence) -> Claim:
 
 
 def _share(setting: Setting, trial: int, regret: float) -> float:
-    """Return the regret of all tasks over its bound."""
+    """Return the regret of all tasks as a share of its bound."""
     return regret * setting.n_tasks / setting.theory(trial).regret_bound(setting.rounds, _FAILURE)

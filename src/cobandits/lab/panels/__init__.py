@@ -1,4 +1,4 @@
-"""The panels of the paper's figures. A panel is one file here that defines ``PANEL``."""
+"""The panels of the paper's figures: each is one file here that defines ``PANEL``."""
 
 from __future__ import annotations
 

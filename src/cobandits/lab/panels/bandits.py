@@ -1,4 +1,4 @@
-"""What the panels on regret share: policies on the same rounds, over a grid of tasks."""
+"""Panels on regret: policies on the same rounds, for several numbers of tasks."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.lab.cells import Cell, Parameters, Record, Simulation
-from cobandits.lab.panels.reading import array, by_tasks, ordered, scalar, theory
+from cobandits.lab.cells import Cell, Parameters, Simulation
+from cobandits.lab.panels.reading import by_tasks, ordered, theory
 from cobandits.lab.panels.tuned import Tuned
+from cobandits.lab.records import Record, array, scalar
 from cobandits.plots import Curves, regret_and_tasks, regret_by_tasks
 
 if TYPE_CHECKING:
@@ -27,11 +28,11 @@ FAILURE = 0.05  # delta of Theorem 5.4
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """A policy of a panel."""
+    """A line of a panel: a policy and its parameters."""
 
     policy: str
     parameters: Parameters = field(default_factory=dict)
-    told_rank: bool = False  # whether it is told the rank where the environment has none
+    told_rank: bool = False  # whether the policy is told a rank if the environment has none
 
 
 def policies(
@@ -39,7 +40,7 @@ def policies(
 ) -> dict[str, Series]:
     """Return the policies of a panel by the names of their lines: the paper's, then others.
 
-    The trace norm, and the one who knows the true subspace, only if asked for.
+    The trace norm and the oracle that knows the true subspace are optional.
 
     >>> from cobandits.lab.panels.tuned import SYNTHETIC_1
     >>> list(policies(SYNTHETIC_1[2], epochs=4))[:2]
@@ -65,20 +66,20 @@ def policies(
 
 @dataclass(frozen=True, kw_only=True)
 class Bandits:
-    """Policies on the same rounds, for several numbers of tasks: all that a panel runs.
+    """The cells of a panel: policies on the same rounds, for several numbers of tasks.
 
     Parameters
     ----------
     environment, size
-        Where rounds come from, and its parameters but for the number of tasks.
+        The environment, and its parameters without the number of tasks.
     rank : int
-        That policies are told where the environment has none of its own.
+        The rank that policies are told if the environment has none of its own.
     tasks
-        Numbers of tasks.
+        The numbers of tasks.
     trials : int
-        Of each policy and number of tasks.
+        Trials per policy and number of tasks.
     title
-        What the rounds are, for the line above the picture.
+        The line above the picture.
     """
 
     environment: str
@@ -91,7 +92,7 @@ class Bandits:
     title: str
 
     def cells(self, seed: int) -> dict[str, list[Cell]]:
-        """Return the cells by series."""
+        """Return the cells of each line."""
         return {
             name: [
                 self._cell(one, n_tasks, seed, trial)
@@ -124,7 +125,7 @@ class Bandits:
         return regret_by_tasks(_finals(records), self._bound(records), self.title)
 
     def _bound(self, records: Records) -> dict[int, float]:
-        """Return the mean over trials of Theorem 5.4's bound, a task, by number of tasks."""
+        """Return the mean over trials of Theorem 5.4's bound per task, by number of tasks."""
         if self.environment != "synthetic":
             return {}
         return {
@@ -145,11 +146,11 @@ def _curves(records: Sequence[Record]) -> Curves:
 
 
 def _finals(records: Records) -> dict[str, dict[int, Floats]]:
-    """Return the final regret a task of each trial, by series and number of tasks."""
+    """Return the final regret per task, (trial,), by line and number of tasks."""
     return {
         name: {
             n_tasks: np.array([scalar(one, "regret_per_task") for one in trials])
-            for n_tasks, trials in by_tasks(ofname).items()
+            for n_tasks, trials in by_tasks(line).items()
         }
-        for name, ofname in records.items()
+        for name, line in records.items()
     }

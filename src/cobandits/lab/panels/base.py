@@ -1,4 +1,4 @@
-"""What a panel is: what to run, and how to draw it."""
+"""Panels: the cells to run, and how to draw their records."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cobandits.lab.cells import Cell, Record
+from cobandits.lab.cells import Cell
+from cobandits.lab.records import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,14 +17,14 @@ __all__ = ["Panel", "Scale"]
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How much of a panel is run.
+    """The size of a run.
 
     Parameters
     ----------
     trials : int
-        Trials of a cell; panels on MNIST take a tenth of them, as the paper does.
+        Trials per setting; panels on MNIST take a tenth of them, as the paper does.
     quick : bool
-        Fewer grid points.
+        Whether to run fewer numbers of tasks, and fewer rounds on digits.
     mnist : bool
         Whether MNIST is there; the embedded digits stand in for it where not.
     """
@@ -36,22 +37,22 @@ class Scale:
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One panel of a figure: its cells are data, its picture is drawn from their records.
+    """One panel of a figure.
 
     Parameters
     ----------
     name : str
         As in the paper: 1a to 1i, 2a to 2e.
     title : str
-        What is shown, in a line.
+        The heading of the panel.
     parameters
-        What the paper fixes and what it leaves open, by name, with the values that are used.
+        The values that are used, by name: those that the paper gives, and those it leaves open.
     cells
-        Returns what to run at a scale, by series: the name of a line in the picture.
+        Returns the cells to run at a scale, by the name of their line in the picture.
     draw
-        Returns the picture of the records of each series, at a scale.
+        Returns the picture of the records of each line, at a scale.
     average : str
-        What the lines are of the trials: means or medians.
+        What the lines show over trials: means or medians.
     """
 
     name: str

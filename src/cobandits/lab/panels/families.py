@@ -1,11 +1,11 @@
-"""Panels that differ only in their name and rank."""
+"""Families of panels: within each, panels differ only in their name and rank."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from cobandits.lab.cells import Parameters
-from cobandits.lab.panels.bandits import FAILURE, Bandits, policies
+from cobandits.lab.panels.bandits import FAILURE, Bandits, Series, policies
 from cobandits.lab.panels.base import Panel, Scale
 from cobandits.lab.panels.tuned import DIGITS, MNIST, SHORT, SYNTHETIC_1, SYNTHETIC_2, Tuned
 
@@ -30,60 +30,48 @@ TRACENORM = "penalty from the noise, whose std it is told; duality gap 1e-4 or 2
 
 
 def size_1(rank: int, noise_std: float = _NOISE) -> Parameters:
-    """Return the first synthetic data of the paper, but for the number of tasks."""
+    """Return the parameters of the paper's first synthetic data, without the number of tasks."""
     return {"dim": 100, "n_arms": 5, "rank": rank, "noise_std": noise_std}
 
 
 def size_2(rank: int, noise_std: float = _NOISE) -> Parameters:
-    """Return the second synthetic data of the paper, but for the number of tasks."""
+    """Return the parameters of the paper's second synthetic data, without the number of tasks."""
     return {"dim": 20, "n_arms": 5, "rank": rank, "noise_std": noise_std}
 
 
 def synthetic_1(name: str, rank: int) -> Panel:
     """Return a panel of the first row of Figure 1."""
     tuned = SYNTHETIC_1[rank]
-
-    def bandits(scale: Scale) -> Bandits:
-        return Bandits(
-            environment="synthetic",
-            size=size_1(rank),
-            series=policies(tuned, epochs=4, oracle=True),
-            rounds=200,
-            rank=rank,
-            tasks=(10, 100) if scale.quick else (10, 25, 50, 75, 100),
-            trials=scale.trials,
-            title=f"Synthetic data 1: d = 100, K = 5, rank {rank}, noise std 1e-3, 4 epochs of 50",
-        )
-
-    said = {"d": "100", "K": "5", "N": "200", "epochs": "4 of 50 rounds"}
-    said |= {"T, full run": "10, 25, 50, 75, 100", "r": str(rank), "trials, full run": "100"}
-    return _panel(name, f"Regret, synthetic data 1, rank {rank}", bandits, said | _open(tuned))
+    bandits = _synthetic(
+        "Synthetic data 1",
+        rank,
+        size_1(rank),
+        policies(tuned, epochs=4, oracle=True),
+        rounds=200,
+        tasks=(10, 25, 50, 75, 100),
+        quick_tasks=(10, 100),
+    )
+    texts = {"d": "100", "K": "5", "N": "200", "epochs": "4 of 50 rounds"}
+    texts |= {"T, full run": "10, 25, 50, 75, 100", "r": str(rank), "trials, full run": "100"}
+    return _panel(name, f"Regret, synthetic data 1, rank {rank}", bandits, texts | _open(tuned))
 
 
 def synthetic_2(name: str, rank: int) -> Panel:
     """Return a panel of the third row of Figure 1."""
     tuned = SYNTHETIC_2[rank]
-
-    def bandits(scale: Scale) -> Bandits:
-        return Bandits(
-            environment="synthetic",
-            size=size_2(rank),
-            series=policies(tuned, epochs=4, tracenorm=True, oracle=True),
-            rounds=40,
-            rank=rank,
-            tasks=(10, 50) if scale.quick else (10, 20, 30, 40, 50),
-            trials=scale.trials,
-            title=f"Synthetic data 2: d = 20, K = 5, rank {rank}, noise std 1e-3, 4 epochs of 10",
-        )
-
-    said = {"d": "20", "K": "5", "N": "40", "epochs": "4 of 10 rounds"}
-    said |= {
-        "T, full run": "10, 20, 30, 40, 50 (not in the paper)",
-        "r": str(rank),
-        "trials, full run": "100",
-    }
-    said |= _open(tuned) | {"tracenorm": TRACENORM}
-    return _panel(name, f"Regret, synthetic data 2, rank {rank}", bandits, said)
+    bandits = _synthetic(
+        "Synthetic data 2",
+        rank,
+        size_2(rank),
+        policies(tuned, epochs=4, tracenorm=True, oracle=True),
+        rounds=40,
+        tasks=(10, 20, 30, 40, 50),
+        quick_tasks=(10, 50),
+    )
+    texts = {"d": "20", "K": "5", "N": "40", "epochs": "4 of 10 rounds"}
+    texts |= {"T, full run": "10, 20, 30, 40, 50 (not in the paper)", "r": str(rank)}
+    texts |= {"trials, full run": "100"} | _open(tuned) | {"tracenorm": TRACENORM}
+    return _panel(name, f"Regret, synthetic data 2, rank {rank}", bandits, texts)
 
 
 def digit_pairs(name: str, rank: int) -> Panel:
@@ -107,7 +95,7 @@ def digit_pairs(name: str, rank: int) -> Panel:
             title=f"{data}, K = 2, rank {rank} told, noise std 1e-3, 5 epochs of {rounds // 5}",
         )
 
-    said = {
+    texts = {
         "data": "MNIST; where it cannot be fetched, scikit-learn's embedded digits stand in "
         "(d = 64, 500 rounds in a full run), and the picture says so",
         **{"d": "784, no intercept", "K": "2", "N, full run": "5000", "epochs": "5, equal"},
@@ -116,35 +104,59 @@ def digit_pairs(name: str, rank: int) -> Panel:
         **_open(MNIST),
         **{f"{name}, on the embedded digits": text for name, text in DIGITS.texts.items()},
     }
-    del said["regret bound"]
-    return _panel(name, f"Regret, pairs of MNIST digits, rank {rank}", bandits, said)
+    del texts["regret bound"]
+    return _panel(name, f"Regret, pairs of MNIST digits, rank {rank}", bandits, texts)
 
 
 def more_tasks(name: str, rank: int) -> Panel:
     """Return Figure 2c: regret by number of tasks, in 100 rounds."""
+    bandits = _synthetic(
+        "Synthetic",
+        rank,
+        size_1(rank),
+        policies(SHORT, epochs=4, oracle=True),
+        rounds=100,
+        tasks=(5, 10, 20, 40, 60, 80, 100),
+        quick_tasks=(5, 20, 100),
+    )
+    texts = {"d": "100", "K": "5", "N": "100", "epochs": "4 of 25 rounds (not in the paper)"}
+    texts |= {"T, full run": "5, 10, 20, 40, 60, 80, 100 (not in the paper)"}
+    texts |= {"r": f"{rank} (not in the paper)", "trials, full run": "100"}
+    return Panel(
+        name=name,
+        title="Regret a task by number of tasks, 100 rounds",
+        parameters=texts | _open(SHORT),
+        cells=lambda scale: bandits(scale).cells(scale.seed),
+        draw=lambda records, scale: bandits(scale).draw_tasks(records),
+    )
+
+
+def _synthetic(
+    name: str,
+    rank: int,
+    size: Parameters,
+    series: Mapping[str, Series],
+    *,
+    rounds: int,
+    tasks: Sequence[int],
+    quick_tasks: Sequence[int],
+) -> Callable[[Scale], Bandits]:
+    """Return what a panel on synthetic data runs, in four epochs, at each scale."""
 
     def bandits(scale: Scale) -> Bandits:
         return Bandits(
             environment="synthetic",
-            size=size_1(rank),
-            series=policies(SHORT, epochs=4, oracle=True),
-            rounds=100,
+            size=size,
+            series=series,
+            rounds=rounds,
             rank=rank,
-            tasks=(5, 20, 100) if scale.quick else (5, 10, 20, 40, 60, 80, 100),
+            tasks=quick_tasks if scale.quick else tasks,
             trials=scale.trials,
-            title=f"Synthetic: d = 100, K = 5, rank {rank}, noise std 1e-3, 4 epochs of 25",
+            title=f"{name}: d = {size['dim']}, K = 5, rank {rank}, noise std 1e-3, "
+            f"4 epochs of {rounds // 4}",
         )
 
-    said = {"d": "100", "K": "5", "N": "100", "epochs": "4 of 25 rounds (not in the paper)"}
-    said |= {"T, full run": "5, 10, 20, 40, 60, 80, 100 (not in the paper)"}
-    said |= {"r": f"{rank} (not in the paper)", "trials, full run": "100"}
-    return Panel(
-        name=name,
-        title="Regret a task by number of tasks, 100 rounds",
-        parameters=said | _open(SHORT),
-        cells=lambda scale: bandits(scale).cells(scale.seed),
-        draw=lambda records, scale: bandits(scale).draw_tasks(records),
-    )
+    return bandits
 
 
 def _panel(
@@ -160,5 +172,5 @@ def _panel(
 
 
 def _open(tuned: Tuned) -> dict[str, str]:
-    """Return what the paper leaves open, and the value that is used."""
+    """Return what the paper leaves open, with the values that are used."""
     return {**_OPEN, **tuned.texts}

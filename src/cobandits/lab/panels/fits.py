@@ -1,4 +1,4 @@
-"""What the panels on errors share: estimators on the same rows, and in the policy's epochs."""
+"""Panels on errors of theta: by iteration, and by the epochs of the policy."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.lab.cells import Cell, Estimation, Parameters, Record, Simulation
+from cobandits.lab.cells import Cell, Estimation, Parameters, Simulation
 from cobandits.lab.panels.base import Panel, Scale
 from cobandits.lab.panels.families import TRACENORM, size_1, size_2
-from cobandits.lab.panels.reading import array, by_noise, ordered, scalar, theory
+from cobandits.lab.panels.reading import by_noise, ordered, theory
+from cobandits.lab.records import Record, array, scalar
 from cobandits.plots import Errors, errors_by_epoch, errors_by_iteration
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ __all__ = ["DATA_1", "DATA_2", "Data", "by_epoch", "by_iteration"]
 Floats = NDArray[np.float64]
 Records = Mapping[str, Sequence[Record]]
 
-NOISES = {  # standard deviations, and what is said of them
+NOISES = {  # standard deviations, and the titles of their drawings
     1e-3: "noise std 1e-3 (variance 1e-6, as the paper writes)",
     1e-6: "noise std 1e-6",
 }
@@ -46,7 +47,7 @@ class Data:
     number: int
     rank: int
     n_tasks: int
-    n_rows: int  # of a task in an epoch
+    n_rows: int  # per task and epoch
     estimators: tuple[str, ...]
 
     def size(self, noise_std: float) -> Parameters:
@@ -56,7 +57,7 @@ class Data:
 
     @property
     def title(self) -> str:
-        """What the data are, in a line."""
+        """The line above the picture."""
         return (
             f"Synthetic data {self.number}: d = {self.size(0)['dim']}, T = {self.n_tasks}, "
             f"rank {self.rank}, {self.n_rows} rows a task"
@@ -64,7 +65,7 @@ class Data:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """What the paper gives and what it leaves open."""
+        """The values that the paper gives, and those that it leaves open."""
         return {
             "d": str(self.size(0)["dim"]),
             "T": str(self.n_tasks),
@@ -79,7 +80,7 @@ class Data:
         }
 
     def of_tracenorm(self, text: str) -> dict[str, str]:
-        """Return what is said of the trace norm, if it is one of the estimators."""
+        """Return the text on the trace norm, if it is one of the estimators."""
         return {"tracenorm": text} if "tracenorm" in self.estimators else {}
 
     def estimations(self, estimator: str, scale: Scale) -> list[Cell]:
@@ -99,11 +100,11 @@ class Data:
         ]
 
     def starts(self, estimator: str, scale: Scale) -> list[Cell]:
-        """Return the fits whose starts are epoch 0; none of an estimator without a start."""
+        """Return the fits whose starts are epoch 0; none for an estimator without a start."""
         return self.estimations(estimator, scale) if estimator in _ITERATIVE else []
 
     def simulations(self, estimator: str, scale: Scale) -> list[Cell]:
-        """Return the rounds of the policy that fits with an estimator, at both levels of noise."""
+        """Return the simulations of the policy that uses an estimator, at both levels of noise."""
         policy, parameters = _POLICIES[estimator]
         return [
             Simulation(
@@ -215,7 +216,7 @@ def _floor(records: Sequence[Record]) -> list[float]:
 
 
 def _slowest(records: Sequence[Record]) -> Floats:
-    """Return the median over trials of the start's error times Theorem 5.2's contraction, (L,)."""
+    """Return the largest errors that Theorem 5.2 allows, median over trials, (L,)."""
     steps = np.arange(_ITERATIONS)
     curves = [
         array(record, "errors")[0] * theory(record).contraction(_STEP) ** steps
@@ -225,7 +226,7 @@ def _slowest(records: Sequence[Record]) -> Floats:
 
 
 def _epochs(records: Sequence[Record]) -> list[Floats]:
-    """Return each trial's error at the start, NaN if there is none, and after each epoch, (5,)."""
+    """Return each trial's errors, (5,): at the start, NaN if it has none, and by epoch."""
     runs = ordered(records, "simulation")
     starts = [array(one, "errors")[0] for one in ordered(records, "estimation")]
     return [
@@ -235,5 +236,5 @@ def _epochs(records: Sequence[Record]) -> list[Floats]:
 
 
 def _held(errors: Floats) -> Floats:
-    """Return the errors after each epoch; an estimate that is not refitted stays as it is."""
+    """Return the errors after each epoch; an estimate that is not refitted keeps its error."""
     return np.pad(errors, (0, _EPOCHS - len(errors)), mode="edge")

@@ -1,4 +1,4 @@
-"""Figure 2c: regret a task by number of tasks."""
+"""Figure 2c: regret per task by number of tasks."""
 
 from cobandits.lab.panels.families import more_tasks
 

@@ -1,7 +1,7 @@
 """Parameters of the baselines, tuned on trials that are never reported.
 
-The paper gives neither the scale of its Thompson sampling nor a prior. Each value here is the
-one with the least mean regret a task over trials -1 and -2, of the grid of its policy, found by ::
+The paper gives neither the scale of its Thompson sampling nor a prior. Each value here is
+the one in the grid of its policy with the least mean regret per task over trials -1 and -2, from ::
 
     cobandits simulate --tune --policy ridge --policy thompson --policy subspace-oracle
         --policy thompson:schedule=equal-M --tasks T --rounds N ...
@@ -31,7 +31,7 @@ class Tuned(NamedTuple):
 
     @property
     def texts(self) -> dict[str, str]:
-        """What the report says of them."""
+        """The texts of the report on each baseline."""
         return {
             "thompson": f"updated every round; {_text(self.thompson)}, tuned on other trials",
             "thompson, by epoch": f"updated as epochs end; {_text(self.thompson_by_epoch)}, "
@@ -50,7 +50,7 @@ def _tuned(
     by_epoch: tuple[float, float],
     oracle: float = 1e-6,
 ) -> Tuned:
-    """Return them by name; of Thompson sampling, scale and ridge."""
+    """Return the parameters by name; Thompson sampling has a scale and a ridge."""
     return Tuned(
         ridge={"ridge": ridge},
         thompson={"scale": thompson[0], "ridge": thompson[1]},
