@@ -16,7 +16,7 @@ from cobandits.archives import Archive, Arrays, Header
 from cobandits.errors import DataError, UnknownTaskError
 from cobandits.frames import Frame, features_of
 from cobandits.linalg import procrustes
-from cobandits.tasks.base import check_finite
+from cobandits.tasks.checks import check_finite
 
 __all__ = ["Estimate", "History", "Status"]
 

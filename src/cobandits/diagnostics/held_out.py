@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from cobandits.errors import ConfigurationError, DataError
-from cobandits.estimators.base import check_rank
+from cobandits.estimators.checks import check_rank
 from cobandits.estimators.independent import Independent, Pooled
 from cobandits.estimators.lowrank import LowRank
 from cobandits.randomness import RandomSource, generator

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtrs
 
 from cobandits.estimate import Status
-from cobandits.estimators.base import Record
-from cobandits.kernels import Fit, Ridge
+from cobandits.estimators.base import HistoryWriter, ended
+from cobandits.kernels import Fit, RidgePenalty
 from cobandits.linalg import inverse_cholesky, inverse_definite, leading_left_vectors, orthonormal
 from cobandits.tasks import TaskData
 
-__all__ = ["Projection", "Scaling", "Solution"]
+__all__ = ["Minimum", "Projection", "Scaling"]
 
 Floats = NDArray[np.floating]
 
@@ -29,14 +29,14 @@ _SMALL_MEANS = 0.5  # most that means add to mean squares of 1, in any direction
 _LIFT = 1e-10  # of a diagonal, so that a matrix can be inverted
 
 
-class Solution(NamedTuple):
+class Minimum(NamedTuple):
     """Where a descent ended."""
 
     basis: Floats  # (d, r), orthonormal
     weights: Floats  # (r, T)
     cost: float
     status: Status
-    record: Record
+    history: HistoryWriter
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,12 +49,12 @@ class Projection:
     """
 
     tasks: TaskData
-    ridge: Ridge
+    ridge: RidgePenalty
     scaling: Scaling
 
     @classmethod
-    def of(cls, tasks: TaskData, ridge: Ridge) -> Projection:
-        """Take the cost of these tasks, with a ridge a task and feature."""
+    def of(cls, tasks: TaskData, ridge: RidgePenalty) -> Projection:
+        """Return the cost of these tasks with a ridge, one number or one per feature."""
         return cls(tasks=tasks, ridge=ridge, scaling=Scaling.of(tasks, ridge))
 
     def at(self, B: Floats) -> float:
@@ -62,51 +62,55 @@ class Projection:
         return float(self.tasks.least_squares(B, self.ridge).costs.sum())
 
     def descend(
-        self, start: Floats, record: Record, *, iterations: int, tolerance: float
-    ) -> Solution:
-        """Go down from ``start`` until no step promises to lower the cost by much.
+        self, start: Floats, history: HistoryWriter, *, iterations: int, tolerance: float
+    ) -> Minimum:
+        """Descend from ``start`` until no step promises to lower the cost by much.
 
-        ``B`` is, on the way, the basis for features in units of their root mean square.
+        During the descent ``B`` is the basis for features divided by their root mean square.
         """
         units = self.scaling.units[:, None]  # (d, 1)
         B = np.ascontiguousarray(orthonormal(start * units))
         fit = self._scaled_fit(B)
         cost = float(fit.costs.sum())
-        memory = _Memory(B.size)
-        rounding = self.tasks.rounding
-        iteration = 0
-
-        def ended(outcome: Literal["converged", "limit", "refused"], message: str) -> Solution:
-            basis = orthonormal(B / units)
-            status = Status(outcome=outcome, message=message, iterations=iteration)
-            if fit.determined:
-                weights = basis.T @ (B / units) @ fit.weights
-                return Solution(basis, weights, cost, status, record)
-            final = self.tasks.least_squares(basis, self.ridge)  # of least norm in this basis
-            return Solution(basis, final.weights, float(final.costs.sum()), status, record)
-
-        while True:
-            record.note(cost, B / units, fit.weights)
+        memory, rounding = _Memory(B.size), self.tasks.rounding
+        iteration, status = 0, None
+        while status is None:
+            history.note(cost, B / units, fit.weights)
             if cost <= rounding:
-                return ended("converged", "the rows are fitted exactly")
+                status = ended("converged", "the rows are fitted exactly", iteration)
+                continue
             inverse = self.scaling.inverse(fit.weights)
             direction, promise = memory.direction(fit.gradient, inverse)
             if promise <= tolerance * cost:
-                return ended("converged", "no step lowers the cost further")
+                status = ended("converged", "no step lowers the cost further", iteration)
+                continue
             if iteration >= iterations:
-                return ended("limit", "raise iterations")
+                status = ended("limit", "raise iterations", iteration)
+                continue
             found = self._search(B, cost, direction, promise)
             if found is None and len(memory.steps):  # once more, along the plain scaled gradient
                 memory = _Memory(B.size)
                 direction, promise = memory.direction(fit.gradient, inverse)
                 found = self._search(B, cost, direction, promise)
-            if found is None and promise <= _STALLED * cost:
-                return ended("converged", "the cost is at the limit of its precision")
             if found is None:
-                return ended("refused", "no step lowers the cost; scale the features or set ridge")
+                status = _without_a_step(promise, cost, iteration)
+                continue
             B_next, fit_next, cost = found
             memory.add(B_next - B, fit_next.gradient - fit.gradient)
             B, fit, iteration = B_next, fit_next, iteration + 1
+        return self._minimum(B, fit, cost, status, history)
+
+    def _minimum(
+        self, B: Floats, fit: Fit, cost: float, status: Status, history: HistoryWriter
+    ) -> Minimum:
+        """Return the end of a descent, with an orthonormal basis for the features as they are."""
+        units = self.scaling.units[:, None]
+        basis = orthonormal(B / units)
+        if fit.determined:
+            weights = basis.T @ (B / units) @ fit.weights
+            return Minimum(basis, weights, cost, status, history)
+        final = self.tasks.least_squares(basis, self.ridge)  # of least norm in this basis
+        return Minimum(basis, final.weights, float(final.costs.sum()), status, history)
 
     def _scaled_fit(self, B: Floats) -> Fit:
         """Return the best weights, their costs and half the gradient, for scaled features."""
@@ -130,6 +134,14 @@ class Projection:
             excess = change + 2 * length * promise if np.isfinite(change) else np.inf
             length *= min(0.5, max(0.1, length * promise / excess))
         return None
+
+
+def _without_a_step(promise: float, cost: float, iteration: int) -> Status:
+    """Return the status of a descent that finds no step to take."""
+    if promise <= _STALLED * cost:
+        return ended("converged", "the cost is at the limit of its precision", iteration)
+    advice = "no step lowers the cost; scale the features or set ridge"
+    return ended("refused", advice, iteration)
 
 
 class _Memory:
@@ -190,7 +202,7 @@ class Scaling:
     inverse_moment: Floats  # (d, d), inverse of the mean of phi phi'
 
     @classmethod
-    def of(cls, tasks: TaskData, ridge: Ridge = 0.0) -> Scaling:
+    def of(cls, tasks: TaskData, ridge: RidgePenalty = 0.0) -> Scaling:
         """Take the moments of the features of all tasks together, with a ridge as if rows."""
         counts, averages = tasks.counts, tasks.averages()
         units = np.sqrt(np.where(averages.squares > 0, averages.squares, 1.0))
