@@ -74,7 +74,7 @@ class LowRank(Estimator):
     (2, True)
     """
 
-    name: ClassVar[str] = "fast"
+    name: ClassVar[str] = "lowrank"
 
     rank: int | Literal["auto"] = "auto"
     ridge: float | Literal["auto"] = 0.0
