@@ -28,16 +28,16 @@ __all__ = ["LowRank"]
 
 Floats = NDArray[np.floating]
 
-_ROUGH = 1e-3  # tolerance while fits are compared
-_COUNTED = 1.15  # times that a parameter counts while ranks are compared
-_LEAST_SPARE = 0.05  # of the rows, that the noise is estimated from
-_ROUNDS = 2  # of estimating the variances and fitting with their ratio
+_ROUGH = 1e-3  # tolerance of fits that are only compared
+_COUNTED = 1.15  # weight of a parameter in generalised cross-validation
+_LEAST_SPARE = 0.05  # fewest degrees of freedom of the noise estimate, as a share of rows
+_ROUNDS = 2  # of estimating both variances, each followed by a fit
 _PATIENCE = 4  # ranks to try beyond the best one
-_TIGHT = 2.5  # rows a parameter, below which two starts are tried
-_TIGHT_IF_SMALL, _SMALL = 4.0, 1000  # the same, where there are fewer rows than this
+_TIGHT = 2.5  # rows per parameter below which two starts are tried
+_TIGHT_IF_SMALL, _SMALL = 4.0, 1000  # the same with fewer rows than this in all
 _WARM_UP = 50  # iterations of AltGDMin that lead to the second start
-_RUNAWAY = 1e3  # times the usual size: weights that grow without bound
-_HOLD = 0.02  # the ridge that holds them, as a share of the rows' own curvature
+_RUNAWAY = 1e3  # weights this many times the median norm grow without bound
+_HOLD = 0.02  # the ridge that bounds them, relative to the curvature of the rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,16 +54,16 @@ class LowRank(Estimator):
     Parameters
     ----------
     rank : int or "auto"
-        Number of columns of the basis; ``"auto"`` takes the one with the least generalised
+        Number of columns of the basis; ``"auto"`` chooses the one with the least generalised
         cross-validation error, see :meth:`choose_rank`.
     ridge : float or "auto"
         Adds ``ridge |theta_t|^2`` to each task's cost, for tasks with few rows. ``"auto"``
-        takes the variance of the noise over that of the weights, both estimated, with
-        features in units of their root mean square (empirical Bayes).
+        estimates it as the variance of the noise over that of the weights, for features
+        divided by their root mean square (empirical Bayes).
     iterations : int
         The most steps to take.
     tolerance : float
-        Stop when the next step promises to lower the cost by less than this share of it.
+        Stop when the predicted decrease of the cost is below this share of it.
 
     Examples
     --------
@@ -115,7 +115,7 @@ class LowRank(Estimator):
         return Solution(found.basis, found.weights, found.status, found.history)
 
     def _start(self, cost: Projection, start: Estimate | None) -> Floats:
-        """Return the basis to start from: the given one, or the best of this or any rank."""
+        """Return the basis to start from; a rank of ``"auto"`` is chosen here."""
         if self.rank != "auto":
             if start is not None:
                 return starting_basis(start, cost.tasks, self.rank)
@@ -127,11 +127,11 @@ class LowRank(Estimator):
         """Return the rank with the least generalised cross-validation error.
 
         ``cost / (1 - 1.15 p / n)^2`` with ``n`` rows in all and ``p`` free parameters, which
-        is ``r (d + T - r)`` if every task has r rows. A parameter counts 1.15 times since
-        directions are chosen to fit the noise too. Ranks rise until nothing can be left for
-        the error, or until for some ranks nothing was gained and what is left looks like
-        noise. (That nothing was gained is not enough: of several equally strong directions
-        only the last makes the cost fall.)
+        is ``r (d + T - r)`` if every task has at least r rows. A parameter counts 1.15 times,
+        since directions are also chosen to fit the noise. Ranks are tried in rising order,
+        until 1.15 p reaches n, or until four ranks brought no gain and the residuals look
+        like noise. (No gain is not enough: of several equally strong directions, only the
+        last lowers the error.)
         """
         check_rows(tasks)
         return self._best_rank(Projection.of(tasks, 0.0 if self.ridge == "auto" else self.ridge))[0]
@@ -158,19 +158,20 @@ class LowRank(Estimator):
         return best[1:]
 
     def _grown(self, cost: Projection, B: Floats, G: Floats) -> Floats:
-        """Return a start with one more column: ``B`` and the best direction of the residuals.
+        """Return a start with one more column than ``B``.
 
-        Or the spectral start, where that has the lower cost.
+        It adds the best direction of the residuals; or it is the spectral start, if that has
+        the lower cost.
         """
         grown = orthonormal(np.column_stack([B, cost.scaling.directions(G, 1)]))
         return min(grown, cost.scaling.start(grown.shape[1]), key=cost.at)
 
     def _empirical_ridge(self, cost: Projection, B: Floats) -> tuple[Floats, RidgePenalty]:
-        """Return a basis and the ridge of each feature that the data suggest, (d,).
+        """Return a basis and the ridge per feature, (d,), estimated by empirical Bayes.
 
-        If noise has variance s^2 and weights have variance t^2, then the most likely weights
-        are those with ridge s^2 / t^2. Both variances are taken from a fit with a small ridge,
-        and once more from a fit with the ridge that they give.
+        With noise of variance s^2 and weights of variance t^2, the most likely weights are
+        those with ridge s^2 / t^2. Both variances are estimated from a fit with a small ridge,
+        and again from a fit with the ridge that follows.
         """
         tasks, rank = cost.tasks, B.shape[1]
         scale = tasks.penalty_scale()  # (d,)
@@ -221,7 +222,7 @@ class LowRank(Estimator):
 
 
 def _is_tight(tasks: TaskData, rank: int) -> bool:
-    """Whether rows are so few that one start may lead to a poor minimum."""
+    """Return whether rows are so few that a single start may lead to a poor local minimum."""
     bound = _TIGHT_IF_SMALL if tasks.n_rows < _SMALL else _TIGHT
     return tasks.n_rows < bound * free_parameters(tasks, rank)
 
