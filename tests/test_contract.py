@@ -31,7 +31,7 @@ from tests.support import (
     drawn,
     exact,
     flat,
-    least_squares_a_task,
+    least_squares_per_task,
     make,
     of_type,
     promise,
@@ -96,10 +96,10 @@ def test_recovers_theta_without_noise_from_many_rows(name: str) -> None:
 
 @keeping(full_rank=True)
 @pytest.mark.parametrize("T", [6, 9])
-def test_full_rank_is_least_squares_a_task(name: str, T: int) -> None:
+def test_full_rank_is_least_squares_per_task(name: str, T: int) -> None:
     tasks = drawn(d=6, T=T, r=3, n=20, noise=1.0).tasks
     estimate = exact(name, 6).fit(tasks)
-    assert relative_error(estimate.theta, least_squares_a_task(tasks)) < SAME
+    assert relative_error(estimate.theta, least_squares_per_task(tasks)) < SAME
 
 
 @every
@@ -274,7 +274,7 @@ def test_one_task_alone(name: str) -> None:
     estimate = exact(name, 1).fit(tasks)
     check_whole(estimate, tasks)
     if promise(name).alone:
-        assert relative_error(estimate.theta, least_squares_a_task(tasks)) < SAME
+        assert relative_error(estimate.theta, least_squares_per_task(tasks)) < SAME
 
 
 @every

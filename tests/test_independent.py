@@ -21,7 +21,7 @@ def tasks_of(d: int, n: int, unequal: bool, noise: float = 0.3) -> TaskRows:
     return problem.problem(n_rows=n, seed=4, unequal=unequal).tasks
 
 
-def ridge_a_task(tasks: TaskRows, penalty: float, solver: str) -> Floats:
+def ridge_per_task(tasks: TaskRows, penalty: float, solver: str) -> Floats:
     model = Ridge(alpha=penalty, fit_intercept=False, solver=solver)
     return np.column_stack([model.fit(Phi, y).coef_ for Phi, y in parts(tasks)])
 
@@ -34,7 +34,7 @@ def test_independent_agrees_with_scikit_learn(
 ) -> None:
     tasks = tasks_of(d, n, unequal)
     estimate = Independent(ridge=penalty).fit(tasks)
-    expected = ridge_a_task(tasks, penalty, solver)
+    expected = ridge_per_task(tasks, penalty, solver)
     assert relative_error(estimate.theta, expected) < 1e-10
     cost = cost_of(tasks, expected) + penalty * np.sum(expected**2)
     assert estimate.history.costs.tolist() == pytest.approx([cost], rel=1e-10)
