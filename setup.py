@@ -61,8 +61,8 @@ def extension(name: str, *headers: str) -> Extension:
 
 setup(
     ext_modules=[
-        extension("_pass", "_buffers.h", "_pass_kernel.h"),
-        extension("_posterior", "_buffers.h"),
+        extension("_pass", "_buffers.h", "_pass_kernel.h", "_pass_vectors.h"),
+        extension("_posterior", "_buffers.h", "_posterior_kernel.h"),
         extension("_requests", "_buffers.h"),
     ],
     cmdclass={"bdist_wheel": BdistWheel, "build_ext": BuildExt},

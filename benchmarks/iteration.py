@@ -77,11 +77,11 @@ class Case:
 @contextmanager
 def numpy_only() -> Iterator[None]:
     """Let the library use NumPy in place of its compiled pass."""
-    compiled, kernels.COMPILED = kernels.COMPILED, False
+    compiled, kernels.rows.COMPILED = kernels.rows.COMPILED, False
     try:
         yield
     finally:
-        kernels.COMPILED = compiled
+        kernels.rows.COMPILED = compiled
 
 
 def library_iteration(estimator: AltGDMin, tasks: TaskData, B: Floats) -> Floats:

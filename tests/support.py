@@ -24,8 +24,8 @@ NAMES = sorted(available())
 class Promise:
     """What an estimator promises beyond the contract that all keep."""
 
-    shares: bool = True  # exact without noise, from fewer rows a task than features
-    full_rank: bool = True  # rank d, or no rank at all, is least squares a task
+    shares: bool = True  # exact without noise, from fewer rows per task than features
+    full_rank: bool = True  # rank d, or no rank at all, is least squares per task
     alone: bool = True  # one task alone is least squares
     redundant: bool = True  # exact predictions without noise, whatever features are redundant
     feature_scale: bool = True  # features times a give theta over a
@@ -104,7 +104,7 @@ def cost_of(tasks: TaskRows, Theta: Floats) -> float:
     )
 
 
-def least_squares_a_task(tasks: TaskRows) -> Floats:
+def least_squares_per_task(tasks: TaskRows) -> Floats:
     """Return each task's own least squares, (d, T)."""
     return np.column_stack([np.linalg.lstsq(Phi, y)[0] for Phi, y in parts(tasks)])
 

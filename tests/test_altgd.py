@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from cobandits.environments import Synthetic
 from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
-from cobandits.estimators.altgd import AltGD, _balanced, _Cost, _stepped
+from cobandits.estimators.altgd import AltGD
 from cobandits.estimators.altgdmin import AltGDMin, spectral_start
-from cobandits.estimators.base import Record
+from cobandits.estimators.factored import FactoredCost, balanced
 from cobandits.metrics import relative_error
 from cobandits.tasks import TaskRows
-from tests.support import cost_of, drawn, flat, optimum_near_truth
+from tests.support import Floats, cost_of, drawn, flat, optimum_near_truth
 
 EXACT = AltGD(rank=2, tolerance=1e-15, iterations=20_000)
 
@@ -60,11 +62,11 @@ def test_ends_at_the_optimum_of_altgdmin(noise: float, unequal: bool) -> None:
 def test_step_is_along_the_gradient_of_the_cost_in_both_factors() -> None:
     """Against differences of the cost, for tasks with different numbers of rows."""
     settings = Synthetic(dim=5, n_tasks=4, rank=2, noise_std=0.1)
-    cost = _Cost.of(settings.problem(n_rows=8, seed=0, unequal=True).tasks)
+    cost = FactoredCost.of(settings.problem(n_rows=8, seed=0, unequal=True).tasks)
     rng = np.random.default_rng(0)
     B, W = rng.standard_normal((5, 2)), rng.standard_normal((2, 4))
     point = cost.at(B, W)
-    trial = _stepped(cost, point, 0.1)
+    trial = cost.stepped(point, 0.1)
     h = 1e-6
     slopes_B, slopes_W = np.zeros_like(B), np.zeros_like(W)
     for i, j in np.ndindex(*B.shape):
@@ -80,26 +82,30 @@ def test_step_is_along_the_gradient_of_the_cost_in_both_factors() -> None:
     np.testing.assert_allclose(trial.W, W - 0.1 / curvature * slopes_W, atol=1e-8)
 
 
-def test_factors_start_and_end_balanced() -> None:
+def test_steps_balance_the_factors() -> None:
     problem = drawn(n=25, noise=0.1)
-    tasks = problem.tasks
-    cost = _Cost.of(tasks)
-    uneven = cost.at(3 * problem.basis, problem.weights / 3)
-    point, status = EXACT._descend(cost, uneven, Record(1, None, None))
-    assert status.outcome == "converged"
-    for B, W in (EXACT._start(tasks, cost, None), (point.B, point.W)):
-        assert relative_error(W @ W.T, B.T @ B) < 1e-6
+    cost = FactoredCost.of(problem.tasks)
+    point = cost.at(3 * problem.basis, problem.weights / 3)
+    for _ in range(2000):
+        point = cost.stepped(point, 0.5)
+    assert relative_error(point.W @ point.W.T, point.B.T @ point.B) < 1e-6
+
+
+def test_balanced_factors_are_the_leading_part_with_roots_of_singular_values() -> None:
+    problem = drawn(n=25, noise=0.1)
     U, S, Vt = np.linalg.svd(problem.theta, full_matrices=False)
-    B, W = _balanced(problem.theta, 2)
+    B, W = balanced(problem.theta, 2)
     np.testing.assert_allclose(B @ W, U[:, :2] * S[:2] @ Vt[:2], atol=1e-12)
     np.testing.assert_allclose(np.linalg.norm(B, axis=0), np.sqrt(S[:2]))
+    np.testing.assert_allclose(np.linalg.norm(W, axis=1), np.sqrt(S[:2]))
 
 
-def test_starts_from_the_span_of_the_spectral_start() -> None:
-    tasks = drawn(n=25).tasks
-    B, _ = AltGD(rank=2)._start(tasks, _Cost.of(tasks), None)
-    S = spectral_start(tasks, 2)
-    np.testing.assert_allclose(S @ (S.T @ B), B, atol=1e-10)
+def literal_start(tasks: TaskRows, truncation: float = 9.0) -> Floats:
+    """Return theta at the spectral start of Algorithm 2, of rank 2, for equal counts."""
+    S = spectral_start(tasks, 2, truncation=truncation)
+    kept = np.where(tasks.rewards**2 <= truncation * np.mean(tasks.rewards**2), tasks.rewards, 0)
+    means = [(kept[a:b] @ tasks.rows[a:b]) / (b - a) for a, b in pairwise(tasks.offsets.tolist())]
+    return np.asarray(S @ (S.T @ np.column_stack(means)) / np.mean(tasks.rows**2))
 
 
 @pytest.mark.parametrize("step", [3.0, 1e3])
@@ -116,14 +122,12 @@ def test_steps_that_are_too_long_are_refused_and_halved(step: float) -> None:
 
 
 @pytest.mark.parametrize("step", [1e40, 1e300])
-def test_hopeless_steps_leave_the_start_as_it_was(step: float) -> None:
+def test_hopeless_steps_leave_the_spectral_start_as_it_was(step: float) -> None:
     problem = drawn(n=25)
     estimate = AltGD(rank=2, step=step).fit(problem.tasks, truth=problem.theta)
     assert estimate.status.outcome == "refused"
     assert "lower step" in estimate.status.message
-    cost = _Cost.of(problem.tasks)
-    B, W = AltGD(rank=2)._start(problem.tasks, cost, None)
-    assert relative_error(estimate.theta, B @ W) < 1e-12
+    assert relative_error(estimate.theta, literal_start(problem.tasks)) < 1e-10
     assert len(set(estimate.history.costs.tolist())) == 1
 
 

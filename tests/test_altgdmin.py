@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from cobandits.environments import Synthetic
 from cobandits.errors import ConfigurationError, DataError
@@ -14,8 +13,6 @@ from cobandits.linalg import subspace_distance
 from cobandits.metrics import relative_error
 from cobandits.tasks import TaskRows
 from tests.support import Floats, cost_of, drawn, flat, literal_weights, parts
-
-Masks = list[NDArray[np.bool_]]
 
 
 def algorithm_2(tasks: TaskRows, r: int, C: float) -> Floats:
@@ -107,40 +104,13 @@ def test_step_for_unequal_tasks_is_that_of_the_weighted_weights() -> None:
 # ---- sample splitting
 
 
-def parts_in_use(monkeypatch: pytest.MonkeyPatch, estimator: AltGDMin, tasks: TaskRows) -> Masks:
-    """Fit, and return the different selections of rows in the order of their first use."""
-    used: Masks = []
-    select = TaskRows.select
-
-    def spy(self: TaskRows, mask: NDArray[np.bool_]) -> TaskRows:
-        if not any((mask == other).all() for other in used):
-            used.append(mask)
-        return select(self, mask)
-
-    monkeypatch.setattr(TaskRows, "select", spy)
-    estimator.fit(tasks, rng=5)
-    monkeypatch.undo()
-    return used
-
-
-def test_split_parts_are_disjoint_and_use_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks = drawn(d=8, T=6, r=2, n=70).tasks
-    used = parts_in_use(monkeypatch, AltGDMin(rank=2, iterations=3, split=True), tasks)
-    assert len(used) == 2 * 3 + 1
-    np.testing.assert_array_equal(np.sum(used, axis=0), 1)
-    for mask in used:  # equal sizes
-        assert set(np.bincount(tasks.owners[mask]).tolist()) == {10}
-
-
-def test_split_iterations_equal_the_pseudo_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Part 0 starts, then each iteration uses one new part for W and another for B."""
+def test_split_iterations_equal_the_pseudo_code() -> None:
+    """The last part is for the start; each iteration uses one part for W and another for B."""
     tasks = drawn(d=8, T=12, r=2, n=70, noise=0.1).tasks
-    estimator = AltGDMin(rank=2, iterations=3, split=True)
-    first, *rest = parts_in_use(monkeypatch, estimator, tasks)
-    selections = [tasks.select(mask) for mask in rest]
-    start = algorithm_2(tasks.select(first), 2, 9.0)
-    B = algorithm_3(selections[0::2], selections[1::2], start, 0.4)
-    check_same(estimator.fit(tasks, rng=5), tasks, B, 1e-8)
+    *steps, first = tasks.split(2 * 3 + 1, np.random.default_rng(5))
+    start = algorithm_2(first, 2, 9.0)
+    B = algorithm_3(steps[:3], steps[3:], start, 0.4)
+    check_same(AltGDMin(rank=2, iterations=3, split=True).fit(tasks, rng=5), tasks, B, 1e-8)
 
 
 def test_split_depends_on_the_seed_alone() -> None:

@@ -109,7 +109,7 @@ def test_arrays_that_do_not_fit_together(Phi: Floats, y: Floats, message: str) -
 
 def test_labels_that_do_not_fit_the_rows() -> None:
     Phi, y, _ = rows()
-    with pytest.raises(DataError, match="3 task labels for 4 rows; give one a row"):
+    with pytest.raises(DataError, match="3 task labels for 4 rows; give one label per row"):
         TaskRows.from_arrays(Phi, y, "abc")
     with pytest.raises(DataError, match=r"task labels must be hashable.*list"):
         TaskRows.from_arrays(Phi, y, [["a"]] * 4)  # type: ignore[list-item]

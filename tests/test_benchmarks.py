@@ -135,12 +135,12 @@ def test_the_library_gives_the_same_step_without_the_compiled_pass(
     size = iteration.Size(T=6, n=30, d=20, r=2, dtype=dtype)
     case, estimator = iteration.Case.drawn(size), AltGDMin(rank=2, step=STEP)
     assert case.tasks.rows.dtype == case.B.dtype == dtype
-    compiled = kernels.COMPILED
+    compiled = kernels.rows.COMPILED
     with_c = iteration.library_iteration(estimator, case.tasks, case.B)
     with iteration.numpy_only():
-        assert not kernels.COMPILED
+        assert not kernels.rows.COMPILED
         without = iteration.library_iteration(estimator, case.tasks, case.B)
-    assert kernels.COMPILED is compiled
+    assert kernels.rows.COMPILED is compiled
     np.testing.assert_allclose(with_c, without, atol=1e-3 if dtype is np.float32 else 1e-10)
 
 

@@ -66,12 +66,12 @@ def test_each_fit_is_one_json_line(run: Run) -> None:
 
 def test_the_floor_and_the_errors_are_those_of_independent_solvers(run: Run) -> None:
     problem = drawn(seed=3)
-    names = ("--estimator", "fast", "--estimator", "pooled")
-    fast, pooled = run("estimate", *SMALL, *names, "--trials", 1, "--seed", 3, "--json").records
+    names = ("--estimator", "lowrank", "--estimator", "pooled")
+    lowrank, pooled = run("estimate", *SMALL, *names, "--trials", 1, "--seed", 3, "--json").records
     floor = relative_error(optimum_near_truth(problem), problem.theta)
     one = np.linalg.lstsq(problem.tasks.rows, problem.tasks.rewards)[0]
-    assert fast["floor"] == pytest.approx(floor, rel=1e-3)
-    assert fast["error"] == pytest.approx(floor, rel=1e-3)
+    assert lowrank["floor"] == pytest.approx(floor, rel=1e-3)
+    assert lowrank["error"] == pytest.approx(floor, rel=1e-3)
     assert pooled["error"] == pytest.approx(
         relative_error(np.repeat(one[:, None], 12, axis=1), problem.theta), rel=1e-6
     )
@@ -101,7 +101,7 @@ def test_the_same_seed_gives_the_same_errors(run: Run) -> None:
 
 def test_options_change_the_rows(run: Run) -> None:
     def error(*options: object) -> object:
-        command = ("estimate", *SMALL, "--estimator", "fast", "--trials", 1, "--json", *options)
+        command = ("estimate", *SMALL, "--estimator", "lowrank", "--trials", 1, "--json", *options)
         return run(*command).records[0]["error"]
 
     changes = (["--condition", 5], ["--unequal"], ["--correlation", 0.5], ["--shift", 2])
@@ -112,7 +112,7 @@ def test_without_noise_nothing_is_infinite(run: Run) -> None:
     quiet = run("estimate", *SMALL, "--noise-std", 0, "--trials", 1, "--json")
     assert "NaN" not in quiet.out
     assert "Infinity" not in quiet.out
-    table = run("estimate", *SMALL, "--noise-std", 0, "--trials", 1, "--estimator", "fast")
+    table = run("estimate", *SMALL, "--noise-std", 0, "--trials", 1, "--estimator", "lowrank")
     assert table.code == 0
     assert "nan" not in table.out
 
@@ -151,7 +151,7 @@ def test_no_trial_is_charged_for_the_first_fit(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(LowRank, "fit", counted)
     source = Synthetic(dim=20, n_tasks=12, rank=2)
     comparison = Comparison(
-        estimators={"fast": make("fast", 2)},
+        estimators={"lowrank": make("lowrank", 2)},
         source=source,
         n_rows=15,
         unequal=False,
@@ -492,7 +492,7 @@ def test_missing_matplotlib_is_told_before_the_fit(
 
 
 def test_it_runs_as_a_module() -> None:
-    command = [sys.executable, "-m", "cobandits", "estimate", *SMALL, "--estimator", "fast"]
+    command = [sys.executable, "-m", "cobandits", "estimate", *SMALL, "--estimator", "lowrank"]
     done = subprocess.run(
         [*command, "--trials", "1", "--json"],
         capture_output=True,
@@ -500,7 +500,7 @@ def test_it_runs_as_a_module() -> None:
         check=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert json.loads(done.stdout)["estimator"] == "fast"
+    assert json.loads(done.stdout)["estimator"] == "lowrank"
     assert done.stderr == ""
 
 

@@ -101,7 +101,7 @@ def test_the_line_says_how_to_run_it_again(run: Run) -> None:
 
 
 def test_lines_do_not_depend_on_the_processes(run: Run) -> None:
-    names = ("--policy", "lrrl:estimator=fast", "--policy", "thompson")
+    names = ("--policy", "lrrl:estimator=lowrank", "--policy", "thompson")
     command = (*SMALL, *names, "--trials", 2, "--json")
     alone, again, beside = (
         timeless(run(*command, *more).records) for more in ((), (), ("--jobs", 2))
@@ -158,13 +158,13 @@ def test_each_option_reaches_the_environment(
 
 
 def test_parameters_are_numbers_words_and_truths(run: Run) -> None:
-    text = "lrrl:schedule=grid,memory=all,estimator=fast,rank=1"
+    text = "lrrl:schedule=grid,memory=all,estimator=lowrank,rank=1"
     (record,) = run(*SMALL, "--policy", text, "--trials", 1, "--json").records
     assert record["label"] == text
     assert record["parameters"] == {
         "schedule": "grid",
         "memory": "all",
-        "estimator": "fast",
+        "estimator": "lowrank",
         "rank": 1,
     }
 

@@ -7,6 +7,8 @@ different roads to the same minimum, 1e-9 or none where they compute the same.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cobandits import estimators
 from cobandits.environments import Problem
 from cobandits.errors import ConfigurationError, DataError, RankError
 from cobandits.estimate import Estimate
+from cobandits.lab import Estimation
 from cobandits.metrics import relative_error
 from cobandits.tasks import TaskData, TaskRows, TaskStatistics
 from tests.support import (
@@ -27,7 +31,7 @@ from tests.support import (
     drawn,
     exact,
     flat,
-    least_squares_a_task,
+    least_squares_per_task,
     make,
     of_type,
     promise,
@@ -92,10 +96,10 @@ def test_recovers_theta_without_noise_from_many_rows(name: str) -> None:
 
 @keeping(full_rank=True)
 @pytest.mark.parametrize("T", [6, 9])
-def test_full_rank_is_least_squares_a_task(name: str, T: int) -> None:
+def test_full_rank_is_least_squares_per_task(name: str, T: int) -> None:
     tasks = drawn(d=6, T=T, r=3, n=20, noise=1.0).tasks
     estimate = exact(name, 6).fit(tasks)
-    assert relative_error(estimate.theta, least_squares_a_task(tasks)) < SAME
+    assert relative_error(estimate.theta, least_squares_per_task(tasks)) < SAME
 
 
 @every
@@ -270,7 +274,7 @@ def test_one_task_alone(name: str) -> None:
     estimate = exact(name, 1).fit(tasks)
     check_whole(estimate, tasks)
     if promise(name).alone:
-        assert relative_error(estimate.theta, least_squares_a_task(tasks)) < SAME
+        assert relative_error(estimate.theta, least_squares_per_task(tasks)) < SAME
 
 
 @every
@@ -418,8 +422,35 @@ def without_tasks(tasks: TaskRows, missing: set[int]) -> TaskRows:
     return flat(tasks.rows[kept], tasks.rewards[kept], tasks.owners[kept])
 
 
+def test_the_old_name_of_lowrank_still_works() -> None:
+    with pytest.warns(DeprecationWarning, match="'fast' is now called 'lowrank'"):
+        made = estimators.make("fast", 2, ridge="auto")
+    assert made == estimators.LowRank(rank=2, ridge="auto")
+    assert "fast" not in estimators.available()
+    size = {"dim": 5, "n_tasks": 4, "rank": 1}
+    with pytest.warns(DeprecationWarning, match="'fast' is now called 'lowrank'"):
+        old = Estimation(environment_parameters=size, n_rows=9, estimator="fast").run()
+    new = Estimation(environment_parameters=size, n_rows=9, estimator="lowrank").run()
+    assert (old["estimator"], new["estimator"]) == ("fast", "lowrank")
+    assert old["errors"] == new["errors"]
+
+
+@pytest.mark.parametrize("command", ["estimate", "simulate"])
+def test_the_old_name_of_lowrank_still_works_on_the_command_line(command: str) -> None:
+    name = {"estimate": ("--estimator", "fast"), "simulate": ("--policy", "lrrl:estimator=fast")}
+    size = ("--dim", "5", "--tasks", "4", "--rank", "1", "--trials", "1", "--json")
+    done = subprocess.run(
+        [sys.executable, "-m", "cobandits", command, *size, *name[command]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "fast" in done.stdout
+    assert done.stderr == ""
+
+
 def test_every_estimator_of_the_paper_is_found() -> None:
-    expected = {"altgd", "altgdmin", "fast", "independent", "moments", "pooled", "tracenorm"}
+    expected = {"altgd", "altgdmin", "lowrank", "independent", "moments", "pooled", "tracenorm"}
     assert expected <= set(NAMES)
 
 

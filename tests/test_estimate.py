@@ -95,7 +95,7 @@ def test_many_unknown_labels_are_named_at_once() -> None:
 
 @pytest.mark.parametrize("shape", [(2, 5), (3, 4), (3,), (3, 5, 1)])
 def test_features_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(DataError, match=r"expected features \(3, 5\), one row a label, got"):
+    with pytest.raises(DataError, match=r"expected features \(3, 5\), one row per label, got"):
         small().predict(np.ones(shape), ["a", "b", "c"])
 
 
@@ -133,7 +133,7 @@ def test_parts_that_are_not_finite_are_refused(value: float) -> None:
 
 
 def test_labels_that_are_there_twice_are_refused() -> None:
-    with pytest.raises(DataError, match="expected 3 different labels, one a task, got 2"):
+    with pytest.raises(DataError, match="expected 3 different labels, one per task, got 2"):
         small(labels=("a", "b", "a"))
 
 

@@ -18,9 +18,11 @@ from cobandits.environments import Synthetic
 from cobandits.errors import CobanditsError, ConfigurationError
 from cobandits.estimate import Estimate
 from cobandits.estimators import AltGDMin, Estimator, Independent
+from cobandits.estimators.base import HistoryWriter, Solution, solved_directly
 from cobandits.evaluation import Method, Value, collect, evaluate
 from cobandits.logs import Log, LogWriter
 from cobandits.policies import Oracle, Policy, Random, Ridge, Thompson
+from cobandits.randomness import RandomSource
 from cobandits.tasks import TaskData
 
 Floats = NDArray[np.floating]
@@ -35,16 +37,17 @@ OTHER = THETA + 0.7 * _DRAWN.standard_normal((D, T))
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class Known(Estimator):
     """A model that knows theta, and fits nothing."""
 
     name: ClassVar[str] = "known"
     theta: Floats  # (d, T)
 
-    def fit(self, tasks: TaskData, **_: Any) -> Estimate:
-        columns = np.array(tasks.labels)
-        return Estimate(
-            basis=np.eye(tasks.dim), weights=self.theta[:, columns], labels=tasks.labels
+    def _fit(
+        self, tasks: TaskData, start: Estimate | None, rng: RandomSource, history: HistoryWriter
+    ) -> Solution:
+        return solved_directly(
+            np.eye(tasks.dim), self.theta[:, np.array(tasks.labels)], 0.0, history
         )
 
 
@@ -244,7 +247,7 @@ def test_probabilities_do_as_the_policy_that_gives_them() -> None:
 def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     log = drawn_log(RANDOM, 101, seed=6)
     whole = evaluate(TARGET, log)
-    monkeypatch.setattr("cobandits.evaluation._NUMBERS", 2000)
+    monkeypatch.setattr("cobandits.evaluation.off_policy._NUMBERS", 2000)
     for method, value in evaluate(TARGET, log).items():
         assert value.value == pytest.approx(whole[method].value, rel=1e-12)
 

@@ -8,7 +8,7 @@ from sklearn.linear_model import Ridge, RidgeCV
 
 from cobandits.environments import Synthetic
 from cobandits.errors import ConfigurationError, DataError
-from cobandits.estimators.independent import Independent, Pooled, _left_out_errors, _penalties
+from cobandits.estimators.independent import Independent, Pooled, _penalties
 from cobandits.metrics import relative_error
 from cobandits.tasks import TaskRows
 from tests.support import Floats, Real, cost_of, drawn, flat, of_type, parts
@@ -21,7 +21,7 @@ def tasks_of(d: int, n: int, unequal: bool, noise: float = 0.3) -> TaskRows:
     return problem.problem(n_rows=n, seed=4, unequal=unequal).tasks
 
 
-def ridge_a_task(tasks: TaskRows, penalty: float, solver: str) -> Floats:
+def ridge_per_task(tasks: TaskRows, penalty: float, solver: str) -> Floats:
     model = Ridge(alpha=penalty, fit_intercept=False, solver=solver)
     return np.column_stack([model.fit(Phi, y).coef_ for Phi, y in parts(tasks)])
 
@@ -34,7 +34,7 @@ def test_independent_agrees_with_scikit_learn(
 ) -> None:
     tasks = tasks_of(d, n, unequal)
     estimate = Independent(ridge=penalty).fit(tasks)
-    expected = ridge_a_task(tasks, penalty, solver)
+    expected = ridge_per_task(tasks, penalty, solver)
     assert relative_error(estimate.theta, expected) < 1e-10
     cost = cost_of(tasks, expected) + penalty * np.sum(expected**2)
     assert estimate.history.costs.tolist() == pytest.approx([cost], rel=1e-10)
@@ -59,7 +59,7 @@ def test_without_penalty_it_is_least_squares_of_least_norm(d: int, n: int, unequ
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 4), (6, 9), (9, 9), (30, 9)])
-def test_left_out_errors_are_those_of_leaving_rows_out(n: int, d: int) -> None:
+def test_leave_one_out_errors_are_those_of_leaving_rows_out(n: int, d: int) -> None:
     rng = np.random.default_rng(n)
     Phi, y = rng.standard_normal((n, d)), rng.standard_normal(n)
     penalties = np.array([1e-4, 0.1, 10.0])
@@ -70,7 +70,8 @@ def test_left_out_errors_are_those_of_leaving_rows_out(n: int, d: int) -> None:
             model = Ridge(alpha=penalty, fit_intercept=False, solver="svd")
             theta = model.fit(Phi[others], y[others]).coef_ if n > 1 else np.zeros(d)
             literal[k] += (y[i] - Phi[i] @ theta) ** 2
-    np.testing.assert_allclose(_left_out_errors(Phi, y, penalties), literal, rtol=1e-8)
+    errors = flat(Phi, y, np.zeros(n, np.int64)).leave_one_out_errors(penalties, np.ones(d))
+    np.testing.assert_allclose(errors, literal, rtol=1e-8)
 
 
 @pytest.mark.parametrize("noise", [0.01, 1.0, 10.0])
@@ -87,7 +88,7 @@ def test_chosen_ridge_has_the_least_error_over_all_tasks(d: int, n: int, unequal
     penalties = _penalties(tasks)
     assert len(penalties) >= 8
     units = np.sqrt(tasks.mean_squares())
-    errors = sum(_left_out_errors(Phi / units, y, penalties) for Phi, y in parts(tasks))
+    errors = tasks.leave_one_out_errors(penalties, units)
     chosen = Independent().choose_ridge(tasks)
     assert chosen == penalties[np.argmin(errors)]
     fitted = Independent().fit(tasks)
@@ -113,7 +114,7 @@ def test_chosen_ridge_is_near_the_best_for_the_truth() -> None:
 
 def test_choosing_a_ridge_needs_rows() -> None:
     statistics = drawn().tasks.statistics()
-    with pytest.raises(DataError, match="needs rows, not statistics; give ridge as a number"):
+    with pytest.raises(DataError, match="needs rows, not statistics; keep the rows, or give"):
         Independent().fit(statistics)
 
 

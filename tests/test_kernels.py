@@ -11,7 +11,7 @@ import pytest
 import scipy.optimize
 
 from cobandits import kernels
-from cobandits.kernels import Fit, Ridge
+from cobandits.kernels import Fit, RidgePenalty, batches
 from cobandits.tasks import TaskRows
 from tests.support import Floats, Real, of_type
 
@@ -25,7 +25,7 @@ TOLERANCE: dict[Real, float] = {np.float64: 1e-9, np.float32: 2e-3}
 @pytest.fixture(params=PATHS)
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run the test once compiled (where it is built) and once in NumPy."""
-    monkeypatch.setattr(kernels, "COMPILED", request.param == "compiled")
+    monkeypatch.setattr(kernels.rows, "COMPILED", request.param == "compiled")
     return str(request.param)
 
 
@@ -51,7 +51,7 @@ def tasks_of(rows: Floats, rewards: Floats, offsets: Offsets) -> Iterator[tuple[
         yield rows[first:last].astype(np.float64), rewards[first:last].astype(np.float64)
 
 
-def literal(data: Sample, B: Floats, ridge: Ridge) -> Fit:
+def literal(data: Sample, B: Floats, ridge: RidgePenalty) -> Fit:
     """Do the pass one task after the other, each by a pseudo-inverse in double precision."""
     (d, r) = B.shape
     W, costs, gradient = [], [], np.zeros((d, r))
@@ -201,7 +201,7 @@ def test_statistics_give_the_same_passes(d: int, ridge: float) -> None:
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1e-3, 5.0, np.geomspace(1e-3, 1e3, 6), np.eye(6)[2]])
-def test_ridge_equals_stacked_least_squares(penalty: Ridge) -> None:
+def test_ridge_equals_stacked_least_squares(penalty: RidgePenalty) -> None:
     d = 6
     data = sample(d, [3, 0, 6, 20, 20])
     Theta = kernels.ridge(*data, penalty)
@@ -215,16 +215,16 @@ def test_ridge_equals_stacked_least_squares(penalty: Ridge) -> None:
         np.testing.assert_allclose(from_statistics[:, t], theta, atol=1e-6)
 
 
-def test_blocks_cover_everything_once() -> None:
+def test_chunks_cover_everything_once() -> None:
     for length, size in ((0, 8), (1, 1 << 30), (10, 1 << 23), (1000, 1 << 20), (7, 0)):
-        covered = [i for block in kernels.blocks(length, size) for i in range(length)[block]]
+        covered = [i for chunk in kernels.chunks(length, size) for i in range(length)[chunk]]
         assert covered == list(range(length))
 
 
-def test_many_tasks_pass_in_blocks(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_tasks_pass_in_chunks(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data, B = sample(6, [5, 8, 5, 5, 8, 0, 5]), basis(6, 2)
     whole = kernels.least_squares(*data, B)
-    monkeypatch.setattr(kernels, "_BLOCK_BYTES", 300)  # two tasks at a time
+    monkeypatch.setattr(batches, "_CHUNK_BYTES", 300)  # two tasks at a time
     check_fit(kernels.least_squares(*data, B), whole, 1e-13)
 
 

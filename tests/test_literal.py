@@ -330,8 +330,8 @@ def _calls_as_seconds(function: Callable[[], object]) -> float:
 def test_what_has_no_literal_version_is_known() -> None:
     assert not literal_cells.has_literal(_simulation("random"))
     assert not literal_cells.has_literal(_simulation("lrrl", memory="all"))
-    assert not literal_cells.has_literal(_simulation("lrrl", estimator="fast"))
-    assert not literal_cells.has_literal(_estimation("fast"))
+    assert not literal_cells.has_literal(_simulation("lrrl", estimator="lowrank"))
+    assert not literal_cells.has_literal(_estimation("lowrank"))
 
 
 def test_epochs_end_where_those_of_the_library_end() -> None:

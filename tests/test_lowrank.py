@@ -170,7 +170,7 @@ def test_ridge_solution_agrees_with_scipy(ridge: float, seed: int) -> None:
     assert estimate.history.costs[-1] == pytest.approx(best, rel=1e-8)
 
 
-def test_ridge_at_full_rank_is_ridge_a_task() -> None:
+def test_ridge_at_full_rank_is_ridge_per_task() -> None:
     tasks = drawn(d=5, T=8, r=3, n=4, noise=0.3).tasks
     estimate = LowRank(rank=5, ridge=0.7).fit(tasks)
     expected = [

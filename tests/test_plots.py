@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-NAMES = ("altgd", "altgdmin", "fast", "independent", "moments", "pooled", "tracenorm")
+NAMES = ("altgd", "altgdmin", "lowrank", "independent", "moments", "pooled", "tracenorm")
 
 
 def compared() -> Figure:
@@ -90,7 +90,7 @@ def test_lines_differ_without_colour_and_are_named() -> None:
 
 def test_a_curve_is_the_median_and_a_stopped_trial_stays() -> None:
     trials = [np.array([1.0, 0.5]), np.array([1.0, 0.3, 0.1]), np.array([1.0, 0.7, 0.2])]
-    (axes,) = plots.convergence({"fast": trials}, {}, [0.1, 0.1, 0.1]).axes
+    (axes,) = plots.convergence({"lowrank": trials}, {}, [0.1, 0.1, 0.1]).axes
     assert np.allclose(np.asarray(axes.get_lines()[0].get_ydata()), [1.0, 0.5, 0.2])
 
 
@@ -197,7 +197,7 @@ def test_the_spectrum_of_one_direction_has_whole_ticks() -> None:
 
 
 def test_the_setting_is_written_above() -> None:
-    curve = {"fast": [np.array([1.0, 0.1])]}
+    curve = {"lowrank": [np.array([1.0, 0.1])]}
     (axes,) = plots.convergence(curve, {}, [0.1], "d = 3, T = 5").axes
     assert axes.get_title(loc="left") == "d = 3, T = 5\none trial"
 

@@ -101,7 +101,7 @@ def test_otherwise_every_line_is_inside(ends: tuple[float, ...]) -> None:
 
 
 def test_long_names_leave_room_for_the_picture() -> None:
-    long = "lrrl:memory=all,schedule=growing,estimator=fast"
+    long = "lrrl:memory=all,schedule=growing,estimator=lowrank"
     curves = {long: rising(5)["lrrl"], f"{long},rank=2": rising(5)["lrrl"], **rising(5, 6)}
     figure = plots.regret(curves)
     figure.draw_without_rendering()

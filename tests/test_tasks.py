@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pandas
@@ -204,27 +204,44 @@ def test_refused_rows_leave_the_data_as_they_were(kind: Kind, name: str) -> None
     check_same(data, before, tolerance=0)
 
 
-def test_adding_is_cheap() -> None:
+@pytest.fixture
+def joins(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the sizes of arrays that were put together, in a list that grows."""
+    sizes: list[int] = []
+    concatenate = np.concatenate
+
+    def counted(arrays: Sequence[Floats]) -> Floats:
+        joined: Floats = concatenate(arrays)
+        sizes.append(len(joined))
+        return joined
+
+    monkeypatch.setattr(np, "concatenate", counted)
+    return sizes
+
+
+def test_adding_is_cheap(joins: list[int]) -> None:
     """Rows wait until they are read, so a thousand additions copy the data once."""
     data = TaskRows(3)
     Phi, y = numbers(1, 3)
+    joins.clear()
     for i in range(1000):
         data.add(Phi + i, y, [i % 7])
-    assert len(data._rows) == 0
-    assert data.n_rows == 1000
+    assert not joins
+    assert len(data.rows) == max(joins) == data.n_rows == 1000
     assert data.counts.tolist() == [143] * 6 + [142]
 
 
-def test_asking_for_the_number_of_rows_brings_nothing_together() -> None:
+def test_asking_for_the_number_of_rows_brings_nothing_together(joins: list[int]) -> None:
     """So a loop that adds and asks takes time in proportion to its rounds."""
     data = TaskRows(3)
     Phi, y = numbers(2, 3)
+    joins.clear()
     for i in range(2000):
         data.add(Phi, y, [i % 7, f"new {i}"])
         assert data.n_rows == data.counts.sum() == 2 * (i + 1)
     counts, nbytes = data.counts, data.nbytes
-    assert len(data._rows) == 0
-    assert len(data.rows) == 4000
+    assert not joins
+    assert len(data.rows) == max(joins) == 4000
     np.testing.assert_array_equal(data.counts, counts)
     np.testing.assert_array_equal(np.diff(data.offsets), counts)
     assert data.nbytes == nbytes
@@ -285,6 +302,45 @@ def test_folds_are_random_and_reproducible() -> None:
     a, b, c = (tasks.folds(5, np.random.default_rng(seed)) for seed in (1, 1, 2))
     np.testing.assert_array_equal(a, b)
     assert (a != c).any()
+
+
+def test_split_parts_are_disjoint_and_hold_every_row() -> None:
+    tasks = drawn(d=8, T=6, r=2, n=70).tasks
+    pieces = tasks.split(7, np.random.default_rng(5))
+    assert [piece.counts.tolist() for piece in pieces] == [[10] * 6] * 7
+    together = np.concatenate([piece.rows for piece in pieces])
+    np.testing.assert_array_equal(np.unique(together, axis=0), np.unique(tasks.rows, axis=0))
+
+
+@pytest.mark.parametrize("n_folds", [3, 50])
+def test_cross_validation_holds_out_every_row_once(n_folds: int) -> None:
+    tasks = drawn(d=4, T=5, n=6).tasks
+    pairs = list(tasks.cross_validation(n_folds, np.random.default_rng(0)))
+    assert len(pairs) == min(n_folds, tasks.n_rows)
+    for training, held in pairs:
+        assert training.labels == held.labels == tasks.labels
+        together = np.concatenate([training.rows, held.rows])
+        np.testing.assert_array_equal(np.unique(together, axis=0), np.unique(tasks.rows, axis=0))
+    held_out = np.concatenate([held.rows for _, held in pairs])
+    assert len(held_out) == tasks.n_rows
+    np.testing.assert_array_equal(np.unique(held_out, axis=0), np.unique(tasks.rows, axis=0))
+
+
+def test_statistics_refuse_what_needs_rows() -> None:
+    statistics, rng = drawn().tasks.statistics(), np.random.default_rng(0)
+    with pytest.raises(DataError, match="cross-validation needs rows, not statistics; keep"):
+        statistics.cross_validation(3, rng)
+    with pytest.raises(DataError, match="cross-validation needs rows, not statistics; keep"):
+        statistics.leave_one_out_errors(np.ones(2), np.ones(statistics.dim))
+    with pytest.raises(DataError, match="splitting needs rows, not statistics; turn split off"):
+        statistics.split(3, rng)
+
+
+def test_rows_are_copied() -> None:
+    Phi, y = numbers(4, 3)
+    tasks, before = flat(Phi, y, [0, 0, 1, 1]), Phi.copy()
+    Phi[:] = 7
+    np.testing.assert_array_equal(tasks.rows, before)
 
 
 def test_selection_keeps_all_tasks_and_the_order_of_rows() -> None:

@@ -209,7 +209,7 @@ def test_too_few_rows_have_no_expected_error() -> None:
         (lambda: Theory.of(np.outer([1.0, 2], [1.0, 1]), rank=2), RankError, "rank of theta = 1"),
         (lambda: Theory.of(np.eye(3), rank=0), RankError, "got 0"),
         (lambda: Theory.of(np.zeros((2, 2))), RankError, "all zeros"),
-        (lambda: Theory.of(np.ones(3)), DataError, "one column a task"),
+        (lambda: Theory.of(np.ones(3)), DataError, "one column per task"),
         (lambda: Theory.of([[np.nan]]), DataError, "NaN"),
         (lambda: Theory.of(np.eye(2), noise_std=-1), ConfigurationError, "noise_std"),
         (lambda: Theory.of(np.eye(2), noise_std=math.inf), ConfigurationError, "noise_std"),

@@ -13,14 +13,8 @@ from hypothesis import strategies as st
 from cobandits.environments import Synthetic
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
-from cobandits.estimators.tracenorm import (
-    TraceNorm,
-    _largest_curvature,
-    _shrunk,
-    _Solver,
-    largest_penalty,
-    theory_penalty,
-)
+from cobandits.estimators.proximal import ProximalGradient, largest_curvature, shrunk
+from cobandits.estimators.tracenorm import TraceNorm, largest_penalty, theory_penalty
 from cobandits.metrics import relative_error
 from cobandits.tasks import TaskRows
 from tests.support import Floats, cost_of, drawn, flat, parts
@@ -95,7 +89,7 @@ def test_gap_is_never_less_than_the_distance_to_the_minimum(shape: str, share: f
     penalty = share * largest_penalty(tasks)
     minimum, minimiser = solved_by_cvxpy(tasks, penalty)
     rng = np.random.default_rng(0)
-    solver = _Solver(tasks, lambda _: None)
+    solver = ProximalGradient(tasks, lambda _: None)
     for size in (10.0, 1.0, 0.1, 1e-3, 0.0):
         solver.begin(minimiser + size * rng.standard_normal(minimiser.shape))
         distance = objective(tasks, solver.point.Theta, penalty) - minimum
@@ -115,7 +109,7 @@ def test_shrinking_lowers_singular_values(d: int, T: int, share: float, seed: in
     U, s, Vt = np.linalg.svd(Z, full_matrices=False)
     threshold = share * s[0]
     lowered = np.maximum(s - threshold, 0)
-    left, right, nuclear = _shrunk(Z, threshold)
+    left, right, nuclear = shrunk(Z, threshold)
     np.testing.assert_allclose(left @ right, U * lowered @ Vt, atol=1e-9)
     assert nuclear == pytest.approx(lowered.sum(), abs=1e-9)
     assert left.shape[1] == np.count_nonzero(lowered)
@@ -225,7 +219,7 @@ def test_cross_validation_of_pure_noise_gives_theta_near_zero() -> None:
 
 def test_cross_validation_says_what_it_needs() -> None:
     tasks = drawn(d=5, T=6, n=4).tasks
-    with pytest.raises(DataError, match="needs rows, not statistics; use penalty 'theory'"):
+    with pytest.raises(DataError, match="needs rows, not statistics; keep the rows, or give"):
         TraceNorm(penalty="cv").fit(tasks.statistics())
     single = tasks.select(np.arange(tasks.n_rows) % 4 == 0)
     with pytest.raises(DataError, match="at least 2 rows, all have fewer; add rows"):
@@ -277,7 +271,7 @@ def test_one_feature_of_another_unit_in_single_precision(unit: float) -> None:
     rows = tasks.rows * np.r_[unit, np.ones(tasks.dim - 1)]
     double = flat(rows, tasks.rewards, tasks.owners)
     single = flat(rows.astype(np.float32), tasks.rewards, tasks.owners)
-    assert _largest_curvature(single) == pytest.approx(_largest_curvature(double), rel=1e-3)
+    assert largest_curvature(single) == pytest.approx(largest_curvature(double), rel=1e-3)
     assert np.isfinite(TraceNorm().fit(single).theta).all()
 
 

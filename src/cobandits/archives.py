@@ -1,4 +1,4 @@
-"""Files of named arrays and a header: versioned, without pickle, whole or not at all."""
+"""Files of named arrays and a header: versioned, written atomically, without pickle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Content = TypeVar("Content")
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """A kind of file: what it holds, its version, and how to get a new one.
+    """A kind of file: its content, its version, and advice for when it cannot be read.
 
     >>> import tempfile
     >>> kind = Archive(holds="example", version=1, advice="make it again")
@@ -41,11 +41,11 @@ class Archive:
 
     @property
     def format(self) -> str:
-        """What the header says that the file is."""
+        """The format that the header names."""
         return f"cobandits-{self.holds}"
 
     def save(self, path: str | Path, header: Header, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Write a header that JSON can hold, and arrays."""
+        """Write a header, as JSON, and arrays."""
         known = {"format": self.format, "version": self.version, "arrays": list(arrays)}
         text = json.dumps({**known, **header}).encode()
         buffer = io.BytesIO()
@@ -53,7 +53,7 @@ class Archive:
         write_whole(Path(path), buffer.getvalue())
 
     def load(self, path: str | Path, make: Callable[[Header, Arrays], Content]) -> Content:
-        """Read what :meth:`save` wrote, and return what ``make`` makes of it."""
+        """Read a file and return ``make(header, arrays)``."""
         path = Path(path)
         try:
             content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""What is asked, decided and paid in one round of many tasks."""
+"""Rounds, decisions and rewards of many tasks at once."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from cobandits.requests import are_at_most, are_codes, take_rows
 
 __all__ = [
     "LARGEST",
+    "LARGEST_VALUE",
     "Decisions",
     "Outcome",
     "Round",
@@ -28,21 +29,22 @@ __all__ = [
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 
-LARGEST = 1e75  # a feature or a reward: products of two can still be squared
+LARGEST_VALUE = 1e75  # of a feature or a reward: a product of two can still be squared
+LARGEST = LARGEST_VALUE  # the name that other modules still import
 
 
 class Decisions:
-    """One decision for each task that asked.
+    """One decision per request.
 
     Parameters
     ----------
     chosen : (m,)
         The number of the arm.
     probabilities : (m,)
-        With which the policy would choose that arm; or a function that returns them when they
-        are first read, where they take time.
+        The probability with which the policy chose that arm; or a function that computes them
+        when they are first read.
     policy : str
-        The name of what decided.
+        The name of the policy.
 
     Examples
     --------
@@ -70,7 +72,7 @@ class Decisions:
 
     @cached_property
     def probabilities(self) -> Floats:
-        """With which the policy would choose these arms, (m,)."""
+        """The probabilities with which the policy chose these arms, (m,)."""
         assert self._compute is not None
         return self._checked(self._compute())
 
@@ -92,7 +94,7 @@ class Decisions:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Decisions]) -> Decisions:
-        """Return decisions that were made at different times as one batch, to learn from."""
+        """Return several decisions as one batch."""
         if not parts:
             raise DataError("there are no decisions to put together; give at least one")
         return cls(
@@ -122,7 +124,7 @@ class Decisions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Truth:
-    """What only the environment knows of the tasks, where rewards are linear."""
+    """The true parameters of the tasks, where rewards are linear."""
 
     basis: Floats  # B*, (d, r)
     weights: Floats  # W*, (r, T)
@@ -135,7 +137,7 @@ class Truth:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """The decisions of a round whose rewards are known: what a policy can learn from."""
+    """The decisions of a round with known rewards, which a policy can learn from."""
 
     tasks: Codes  # (m,)
     arms: Floats  # (m, K, d)
@@ -145,9 +147,9 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Round:
-    """The tasks that ask in a round, and what each of their arms would pay.
+    """The requests of a round: tasks, arms, and the reward that each arm would give.
 
-    Policies see tasks and arms. A mean or a reward that nobody knows is NaN.
+    Policies see tasks and arms. A mean or a reward that is not known is NaN.
     """
 
     tasks: Codes  # (m,)
@@ -157,7 +159,7 @@ class Round:
     truth: Truth | None = None
 
     def outcome(self, decisions: Decisions) -> Outcome:
-        """Return what the decisions pay, without those whose reward is not known."""
+        """Return the decisions with their rewards, without those whose reward is not known."""
         rewards = self.rewards[np.arange(len(self.tasks)), decisions.chosen]
         known = np.isfinite(rewards)
         if known.all():
@@ -170,13 +172,13 @@ class Round:
         )
 
     def regrets(self, decisions: Decisions) -> Floats:
-        """Return by how much the best arm is better in the mean than the chosen one, (m,)."""
+        """Return the expected reward of the best arm minus that of the chosen one, (m,)."""
         chosen = self.means[np.arange(len(self.tasks)), decisions.chosen]
         return np.asarray(self.means.max(axis=1, initial=-np.inf) - chosen)
 
 
 def check_tasks(tasks: ArrayLike, n_tasks: int) -> Codes:
-    """Return the numbers of tasks, (m,), or refuse those that are none."""
+    """Return the task numbers, (m,); refuse those out of range."""
     codes = np.asarray(tasks)
     if codes.ndim != 1 or (codes.dtype.kind not in "iu" and codes.size):
         raise DataError(
@@ -191,14 +193,14 @@ def check_tasks(tasks: ArrayLike, n_tasks: int) -> Codes:
 
 
 def check_arms(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
-    """Return the arms, (m, K, d), as finite floats, or refuse them."""
+    """Return the arms, (m, K, d), as finite floats; refuse others."""
     phi = check_shape(arms, n_asked, dim)
     check_values(phi)
     return phi
 
 
 def check_shape(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
-    """Return the arms, (m, K, d), as floats that may be no numbers, or refuse them."""
+    """Return the arms, (m, K, d), as floats; refuse other shapes and types."""
     phi = np.asarray(arms)
     if phi.dtype.kind not in "biuf":
         raise DataError(f"arms must be real numbers, got values of type {phi.dtype}")
@@ -210,8 +212,8 @@ def check_shape(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
 
 
 def check_values(phi: Floats) -> None:
-    """Refuse features, (m, ...), that are no numbers or too large to square."""
-    if are_at_most(phi, LARGEST):
+    """Refuse features, (m, ...), that are NaN, infinite or too large to square."""
+    if are_at_most(phi, LARGEST_VALUE):
         return
     finite = np.isfinite(phi)
     if not finite.all():
@@ -220,17 +222,17 @@ def check_values(phi: Floats) -> None:
             f"arms hold a NaN or an infinite value, first in request {row}; fill it in or drop it"
         )
     raise DataError(
-        f"arms hold {np.abs(phi).max():.3g}, at most {LARGEST:g} can be squared; "
+        f"arms hold {np.abs(phi).max():.3g}, at most {LARGEST_VALUE:g} can be squared; "
         "scale them to about 1"
     )
 
 
 def check_rewards(rewards: ArrayLike, n_asked: int) -> NDArray[np.float64]:
-    """Return the rewards, (m,), as finite numbers, or refuse them."""
+    """Return the rewards, (m,), as finite numbers; refuse others."""
     y: NDArray[np.float64] = np.asarray(rewards, np.float64)
     if y.shape != (n_asked,):
         raise DataError(f"expected a reward for each of {n_asked} decisions, got {y.shape}")
-    if are_at_most(y, LARGEST):
+    if are_at_most(y, LARGEST_VALUE):
         return np.ascontiguousarray(y)
     if not np.isfinite(y).all():
         first = int(np.flatnonzero(~np.isfinite(y))[0])
@@ -238,6 +240,6 @@ def check_rewards(rewards: ArrayLike, n_asked: int) -> NDArray[np.float64]:
             f"reward {first} is {y[first]}; leave out decisions whose reward is not known"
         )
     raise DataError(
-        f"a reward is {np.abs(y).max():.3g} in size, at most {LARGEST:g} can be squared; "
+        f"a reward is {np.abs(y).max():.3g} in size, at most {LARGEST_VALUE:g} can be squared; "
         "scale rewards to about 1"
     )

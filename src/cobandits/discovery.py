@@ -1,4 +1,4 @@
-"""Finding what has a name: discovered, not registered."""
+"""Classes that are found by their name, without a registry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Found = TypeVar("Found")
 
 
 def named_classes(package: str) -> dict[str, Any]:
-    """Return the classes with a ``name`` of their own that a package's modules define, by name."""
+    """Return the classes in a package's modules that define a ``name``, by that name."""
     found: dict[str, Any] = {}
     path = importlib.import_module(package).__path__
     for module in pkgutil.iter_modules(path, f"{package}."):
@@ -32,7 +32,7 @@ def named_classes(package: str) -> dict[str, Any]:
 
 
 def pick(what: str, name: str, known: Mapping[str, Found]) -> Found:
-    """Return what is known by a name, or say which names are known.
+    """Return the entry with a name, or raise an error that lists the names.
 
     >>> pick("fruit", "pear", {"apple": 1})
     Traceback (most recent call last):
@@ -47,7 +47,7 @@ def pick(what: str, name: str, known: Mapping[str, Found]) -> Found:
 def check_parameters(
     what: str, kind: type, parameters: Mapping[str, object], *, apart: Collection[str] = ()
 ) -> None:
-    """Refuse parameters that a class does not have, or of another type than it says.
+    """Refuse parameters that a class does not have, or that have the wrong type.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def check_parameters(
 
 
 def _is_of(value: object, hint: object) -> bool:
-    """Tell whether a value is of the kind that a type hint says; any value if it says too much.
+    """Return whether a value matches a type hint; True for hints that are not understood.
 
     >>> _is_of(3, float | None), _is_of(True, int), _is_of("few", int)
     (True, False, False)
@@ -89,7 +89,7 @@ def _is_of(value: object, hint: object) -> bool:
 
 
 def _said(hint: object) -> str:
-    """Say which values a type hint allows.
+    """Return in words which values a type hint allows.
 
     >>> _said(float | Literal["auto"])
     "a number or 'auto'"

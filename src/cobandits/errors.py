@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree of exceptions.
+"""The exceptions of this package.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a fit returns: the shared basis, the tasks' weights, and how it went."""
+"""What a fit returns: the shared basis, the weights per task, and the status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cobandits.archives import Archive, Arrays, Header
 from cobandits.errors import DataError, UnknownTaskError
 from cobandits.frames import Frame, features_of
 from cobandits.linalg import procrustes
-from cobandits.tasks.base import check_finite
+from cobandits.tasks.checks import check_finite
 
 __all__ = ["Estimate", "History", "Status", "check_labels"]
 
@@ -32,7 +32,7 @@ class Status:
     """How a fit ended.
 
     ``converged``: the stopping rule was met. ``limit``: the iterations ran out first.
-    ``refused``: a step would have given nonsense, so the last good state was kept.
+    ``refused``: a step would have diverged, so the last good state was kept.
     """
 
     outcome: Literal["converged", "limit", "refused"]
@@ -45,7 +45,7 @@ class Status:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class History:
-    """What happened by iteration; entry 0 is the start."""
+    """Cost and error by iteration; entry 0 is the start."""
 
     costs: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     errors: NDArray[np.float64] | None = None  # relative, where the truth was given
@@ -85,7 +85,7 @@ class Estimate:
                 )
         if len(self._codes) < len(self.labels):
             raise DataError(
-                f"expected {len(self.labels)} different labels, one a task, "
+                f"expected {len(self.labels)} different labels, one per task, "
                 f"got {len(self._codes)}; give each task its own"
             )
 
@@ -106,7 +106,7 @@ class Estimate:
 
     @cached_property
     def singular_values(self) -> Floats:
-        """Those of theta, (r,), falling."""
+        """Singular values of theta, (r,), in falling order."""
         return np.asarray(np.linalg.svd(self.weights, compute_uv=False))
 
     @cached_property
@@ -114,7 +114,7 @@ class Estimate:
         return {label: code for code, label in enumerate(self.labels)}
 
     def codes(self, tasks: Iterable[Hashable]) -> NDArray[np.int64]:
-        """Return the column of each label; say which labels are not known."""
+        """Return the column of each label; refuse labels that were not fitted."""
         if isinstance(tasks, str):
             raise DataError(f"give a label for each row, such as [{tasks!r}], not one string")
         labels = tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)
@@ -134,21 +134,20 @@ class Estimate:
     ) -> NDArray[np.float64]:
         """Return the expected reward of each row, (m, d), for the task of each label, (m,).
 
-        Of a frame, the columns that were fitted are taken by name, in whatever order they
-        are, and an intercept is added if there was one.
+        Columns of a frame are taken by name, and an intercept is added if there was one.
         """
         Phi = self._features(features)
         codes = self.codes(tasks)
         if Phi.ndim != 2 or Phi.shape != (len(codes), self.dim):
             raise DataError(
-                f"expected features ({len(codes)}, {self.dim}), one row a label, got {Phi.shape}"
+                f"expected features ({len(codes)}, {self.dim}), one row per label, got {Phi.shape}"
             )
         check_finite(Phi, "features")
         predicted = np.einsum("nr,rn->n", Phi @ self.basis, self.weights[:, codes])
         return np.asarray(predicted, np.float64)
 
     def _features(self, features: ArrayLike | Frame) -> NDArray[np.float64]:
-        """Return features as an array; of a frame, the columns that were fitted, by name."""
+        """Return features as an array; columns of a frame are taken by name."""
         if not isinstance(features, Frame):
             return np.asarray(features, dtype=np.float64)
         if self.feature_names is None:
@@ -156,7 +155,7 @@ class Estimate:
         return features_of(features, self.feature_names)
 
     def theta_of(self, labels: Sequence[Hashable]) -> Floats:
-        """Return theta for ``labels`` in their order, (d, len); zero for labels not known."""
+        """Return theta for ``labels``, (d, len(labels)); zero for labels that were not fitted."""
         known = [i for i, label in enumerate(labels) if label in self._codes]
         Theta = np.zeros((self.dim, len(labels)))
         Theta[:, known] = self.basis @ self.weights[:, self.codes([labels[i] for i in known])]
@@ -165,7 +164,7 @@ class Estimate:
     def aligned_to(self, other: Estimate) -> Estimate:
         """Return the same theta in the basis nearest to that of ``other`` (Procrustes).
 
-        After it, the weights of the two can be compared entry by entry.
+        The weights of the two can then be compared entry by entry.
         """
         if other.basis.shape != self.basis.shape:
             raise DataError(
@@ -176,7 +175,7 @@ class Estimate:
         return replace(self, basis=self.basis @ R, weights=R.T @ self.weights)
 
     def save(self, path: str | Path) -> None:
-        """Write the estimate to ``path``, whole or not at all; no pickle is used."""
+        """Write the estimate to ``path``, atomically and without pickle."""
         arrays: dict[str, NDArray[Any]] = {
             "basis": self.basis,
             "weights": self.weights,
@@ -237,7 +236,7 @@ def check_labels(labels: Iterable[Hashable]) -> None:
 
 
 def _encoded(label: Hashable) -> Any:
-    """Return a label as JSON can hold it, {kind: content} for tuples and times."""
+    """Return a label as JSON; tuples and times as {kind: content}."""
     if isinstance(label, tuple):
         return {"tuple": [_encoded(part) for part in label]}
     if isinstance(label, np.generic):

@@ -33,7 +33,7 @@ _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 @runtime_checkable
 class Frame(Protocol):
-    """What polars and pandas frames have in common, as far as it is used here."""
+    """The part of a polars or pandas frame that is used here."""
 
     @property
     def columns(self) -> Sequence[str]:
@@ -75,7 +75,7 @@ def features_of(frame: Frame, names: Sequence[str]) -> NDArray[np.float64]:
 
 
 def read_frame(path: str | Path) -> Frame:
-    """Read a Parquet file, or one with commas (.csv) or tabs (.tsv), with polars."""
+    """Read a Parquet, CSV or TSV file with polars."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in (*_PARQUET, *_SEPARATORS):
@@ -102,7 +102,7 @@ def read_frame(path: str | Path) -> Frame:
 
 
 def _check_separator(path: Path, separator: str) -> None:
-    """Refuse a file whose first line has another separator and not this one."""
+    """Refuse a file whose first line has another separator instead."""
     with path.open(encoding="utf-8", errors="replace") as file:
         header = file.readline()
     names = {",": "commas", "\t": "tabs", ";": "semicolons"}
@@ -122,11 +122,30 @@ def columns_of(
     features: Sequence[str] | None = None,
     intercept: bool = False,
 ) -> Columns:
-    """Take the label, reward and feature columns of a polars or pandas frame.
+    """Return the label, reward and feature columns of a polars or pandas frame.
 
-    Without ``features``, every other column is one. ``intercept`` adds a column of
+    Without ``features``, every other column is a feature. ``intercept`` adds a column of
     ones, named "(intercept)".
     """
+    chosen = _chosen_features(frame, task, reward, features)
+    if not chosen and not intercept:
+        raise DataError(f"no feature columns besides {task} and {reward}; add at least one")
+    if len(frame) == 0:
+        raise DataError("there are no rows, only names of columns; add rows")
+    table = np.ones((len(frame), len(chosen) + intercept))
+    for index, name in enumerate(chosen):
+        table[:, index] = _numbers(frame, name, "drop it or name the features with features=")
+    labels = _labels(frame, task)
+    rewards = _numbers(
+        frame, reward, "rewards must be numbers, so name another column or encode it"
+    )
+    return Columns(table, rewards, labels, (*chosen, *([INTERCEPT] if intercept else [])))
+
+
+def _chosen_features(
+    frame: Frame, task: str, reward: str, features: Sequence[str] | None
+) -> list[str]:
+    """Return the names of the feature columns; refuse names that do not fit the frame."""
     if hasattr(frame, "collect") and not hasattr(frame, "__len__"):
         raise DataError("a LazyFrame has no values yet; call .collect() first")
     names = list(frame.columns)
@@ -142,19 +161,7 @@ def columns_of(
         raise DataError("task, reward and features must be different columns")
     if len(set(chosen)) < len(chosen):
         raise DataError("a feature is named twice; name each once")
-    if not chosen and not intercept:
-        raise DataError(f"no feature columns besides {task} and {reward}; add at least one")
-    if len(frame) == 0:
-        raise DataError("there are no rows, only names of columns; add rows")
-    width = len(chosen) + intercept
-    table = np.ones((len(frame), width))
-    for index, name in enumerate(chosen):
-        table[:, index] = _numbers(frame, name, "drop it or name the features with features=")
-    labels = _labels(frame, task)
-    rewards = _numbers(
-        frame, reward, "rewards must be numbers, so name another column or encode it"
-    )
-    return Columns(table, rewards, labels, (*chosen, *([INTERCEPT] if intercept else [])))
+    return chosen
 
 
 def _numbers(
@@ -175,7 +182,7 @@ def _numbers(
 
 
 def _objects(values: NDArray[Any], name: str, advice: str) -> NDArray[np.float64]:
-    """Return numbers of Python, such as those of a column with missing ones; those are NaN."""
+    """Return a column of Python objects as floats; missing values are NaN."""
     present = [None if v is None or is_nan(v) else v for v in values.tolist()]
     odd = next((v for v in present if not (v is None or isinstance(v, Real | Decimal))), None)
     if odd is not None:
@@ -185,7 +192,7 @@ def _objects(values: NDArray[Any], name: str, advice: str) -> NDArray[np.float64
 
 
 def plain_labels(labels: NDArray[Any]) -> NDArray[Any]:
-    """Return labels in which times are Python's own, not tied to a unit; missing ones are NaN."""
+    """Return labels with times as ``date`` or ``datetime`` objects; missing times are NaN."""
     if labels.dtype.kind != "M":
         return labels
     days = np.datetime_data(labels.dtype)[0] == "D"
@@ -195,7 +202,7 @@ def plain_labels(labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def is_nan(label: object) -> bool:
-    """Tell whether a label is NaN, NaT or NA: what does not equal itself."""
+    """Return whether a label is NaN, NaT or NA: not equal to itself."""
     try:
         return bool(label != label)
     except TypeError:  # NA of pandas: neither true nor false

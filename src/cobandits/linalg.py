@@ -1,4 +1,4 @@
-"""Small linear algebra that several layers share."""
+"""Linear algebra that several layers share."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = [
 
 Floats = NDArray[np.floating]
 
-_SPARE_DIRECTIONS = 8  # beyond those asked for, which make subspace iteration quick
+_SPARE_DIRECTIONS = 8  # extra directions, which speed up subspace iteration
 _SUBSPACE_ITERATIONS = 4
-_SMALL = 16  # matrices that are inverted faster in one call than each by a better algorithm
+_SMALL = 16  # triangular matrices below this size are inverted in one call
 
 
 def subspace_distance(B1: Floats, B2: Floats) -> float:
@@ -48,9 +48,8 @@ def orthonormal(B: Floats) -> Floats:
 def top_left_vectors(M: Floats, r: int) -> Floats:
     """Return the ``r`` leading left singular vectors of ``M``, (d, T), as (d, r).
 
-    Taken from the smaller of the two Gram matrices, which is faster than an SVD and
-    as good for a starting point: directions with singular values below 1e-8 of the
-    largest are not resolved.
+    They come from the smaller of the two Gram matrices, which is faster than an SVD.
+    Directions with singular values below 1e-8 of the largest are not resolved.
     """
     d, T = M.shape
     if d <= T:
@@ -61,10 +60,10 @@ def top_left_vectors(M: Floats, r: int) -> Floats:
 
 
 def leading_left_vectors(M: Floats, r: int) -> Floats:
-    """Return nearly the ``r`` leading left singular vectors of ``M``, (d, T), as (d, r).
+    """Return approximately the ``r`` leading left singular vectors of ``M``, (d, T), as (d, r).
 
-    By subspace iteration, which is quicker than :func:`top_left_vectors` and good enough to
-    start from. Where more than half of the directions are asked for, the exact ones.
+    By subspace iteration, which is faster than :func:`top_left_vectors`. They are exact if more
+    than about half of the directions are asked for.
     """
     width = r + _SPARE_DIRECTIONS
     if 2 * width > min(M.shape):
@@ -126,9 +125,9 @@ def inverse_triangles(M: Floats, *, lower: bool = False) -> Floats:
 def solve_semidefinite(M: Floats, v: Floats, tolerance: float) -> Floats:
     """Solve ``M_t x_t = v_t`` for semidefinite ``M_t``, (T, d, d) and (T, d), as (T, d).
 
-    Coordinates are divided by the roots of the diagonal, so that a large one does not hide
-    the others. There, eigenvalues up to ``tolerance`` times the largest are taken as zero.
-    Where there are such, ``x_t`` is the solution of least norm, in the units of ``M_t``.
+    ``M_t`` is first scaled to a unit diagonal, so that a large entry does not hide the others.
+    Eigenvalues up to ``tolerance`` times the largest are then taken as zero. If there are any,
+    ``x_t`` is the solution of least norm, in the original units.
 
     >>> M = np.array([[[1e20, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]])
     >>> solve_semidefinite(M, np.ones((2, 2)), 1e-12).round(6).tolist()
@@ -138,7 +137,7 @@ def solve_semidefinite(M: Floats, v: Floats, tolerance: float) -> Floats:
     absent = units == 0
     units = np.where(absent, 1, units)
     S = M / units[:, :, None] / units[:, None, :]
-    S += absent[:, :, None] * np.eye(S.shape[-1])  # their x is 0, and no reason for least norm
+    S += absent[:, :, None] * np.eye(S.shape[-1])  # x is 0 there, and that does not make M singular
     values, V = np.linalg.eigh(S)
     kept = values > tolerance * values[:, -1:]  # (T, d)
     coordinates = _times((v / units)[:, None], V) * np.divide(1, values, where=kept, out=0 * values)

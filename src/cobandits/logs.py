@@ -28,8 +28,8 @@ _ARRAYS = ("tasks", "arms", "chosen", "probabilities", "rewards", "batches")
 class Log:
     """Decisions in the order in which they were made, each with its reward.
 
-    Tasks are whole numbers from 0, as policies know them, or labels of text. These are
-    numbered in the order of ``labels``, or as they first appear if that is not given.
+    Tasks are whole numbers from 0, as policies use them, or strings. Strings are numbered in
+    the order of ``labels``, or of first appearance if that is not given.
 
     >>> log = Log(
     ...     tasks=["shop", "site"],
@@ -50,7 +50,7 @@ class Log:
     rewards: Floats  # (n,)
     policy: str = ""  # the name of what decided
     labels: tuple[str, ...] = ()  # in the order of their numbers; none for tasks by number
-    # (n,): neighbours with the same number were learned from at once; each alone if not given
+    # (n,): consecutive decisions with the same number were learned in one call; default: each alone
     batches: Codes = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __post_init__(self) -> None:
@@ -76,17 +76,17 @@ class Log:
 
     @property
     def n_arms(self) -> int:
-        """Arms of a decision, K."""
+        """Arms per decision, K."""
         return int(self.arms.shape[1])
 
     @property
     def dim(self) -> int:
-        """Features of an arm, d."""
+        """Features per arm, d."""
         return int(self.arms.shape[2])
 
     @property
     def n_tasks(self) -> int:
-        """Tasks, T: as many as there are labels, or one more than the highest number."""
+        """Number of tasks, T: that of the labels, or one more than the highest task number."""
         return len(self.labels) or int(self.tasks.max()) + 1
 
     @cached_property
@@ -99,7 +99,7 @@ class Log:
 
     @property
     def decisions(self) -> Decisions:
-        """What was decided, as a policy that learns from it takes it."""
+        """The decisions, as :meth:`Policy.learn` takes them."""
         return Decisions(chosen=self.chosen, probabilities=self.probabilities, policy=self.policy)
 
     @property
@@ -113,7 +113,7 @@ class Log:
 
     @classmethod
     def concatenate(cls, logs: Sequence[Log]) -> Log:
-        """Return one log of several, in their order, with the same arms and kind of tasks."""
+        """Return one log of several, in order; all need the same number of arms and features."""
         if not logs:
             raise DataError("there is no log to concatenate; give at least one")
         for what in (
@@ -135,7 +135,7 @@ class Log:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the log to ``path``, whole or not at all; no pickle is used."""
+        """Write the log to ``path``, atomically and without pickle."""
         header = {"policy": self.policy, "labels": self.labels}
         _FILE.save(path, header, {name: getattr(self, name) for name in _ARRAYS})
 
@@ -146,10 +146,10 @@ class Log:
 
 
 class LogWriter:
-    """Collects decisions and their rewards as they come, a round or a request at a time.
+    """Collects decisions and their rewards as they come, one round or one request at a time.
 
-    What is added at once is a batch of the log. Add what a policy has learned, batch by batch, and
-    :func:`cobandits.evaluation.relearn` makes another one the same.
+    What is added in one call is one batch of the log. If the batches are those that a policy
+    learned from, :func:`cobandits.evaluation.relearn` gives another policy the same state.
 
     >>> writer = LogWriter()
     >>> made = Decisions(chosen=np.array([0]), probabilities=np.array([0.5]), policy="random")
@@ -167,7 +167,7 @@ class LogWriter:
     def add(
         self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
     ) -> None:
-        """Keep a copy of decisions; those whose reward is not known (NaN) are left out."""
+        """Add a copy of the decisions with a known reward; those with NaN are left out."""
         y = np.asarray(rewards, np.float64)
         if y.shape != (len(decisions),):
             raise DataError(
@@ -189,7 +189,7 @@ class LogWriter:
         self._parts.append(part)
 
     def log(self) -> Log:
-        """Return all that was added, as one log."""
+        """Return everything added so far as one log."""
         if not self._parts:
             raise DataError("no decision with a known reward was added; a log needs at least one")
         return Log.concatenate(self._parts)
@@ -201,7 +201,7 @@ def _made(header: Header, arrays: Arrays) -> Log:
 
 
 def _checked_tasks(tasks: ArrayLike) -> NDArray[Any]:
-    """Return numbers of tasks as int64 or labels as text, (n,), or refuse them."""
+    """Return task numbers as int64, or labels as strings, (n,); refuse others."""
     values = np.asarray(tasks)
     if values.ndim != 1 or not len(values):
         raise DataError(f"a log needs tasks (n,), n at least 1, got shape {values.shape}")
@@ -220,7 +220,7 @@ def _checked_tasks(tasks: ArrayLike) -> NDArray[Any]:
 
 
 def _checked_labels(tasks: NDArray[Any], labels: Sequence[str]) -> tuple[str, ...]:
-    """Return the labels in the order of their numbers, or refuse those that do not fit."""
+    """Return the labels in the order of their numbers; refuse those that do not fit."""
     if tasks.dtype.kind != "U":
         if labels:
             raise DataError("tasks are numbers, so leave out labels; or give tasks by label")
@@ -235,7 +235,7 @@ def _checked_labels(tasks: NDArray[Any], labels: Sequence[str]) -> tuple[str, ..
 
 
 def _checked_batches(batches: ArrayLike, n: int) -> Codes:
-    """Return the number of each decision's batch, from 0 without gaps, or refuse what is none."""
+    """Return the batch of each decision, numbered from 0 without gaps."""
     values = np.asarray(batches)
     if not values.size:
         return np.arange(n)

@@ -1,4 +1,4 @@
-"""How far an answer is from the truth."""
+"""Errors relative to the truth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Floats = NDArray[np.floating]
 def relative_error(Theta: Floats, truth: Floats) -> float:
     """Return ``|Theta - truth|_F / |truth|_F``, the Err-Theta of the paper's Figure 2.
 
-    Of a truth that is 0: 0 if they are equal, else infinity.
+    If the truth is 0: 0 if Theta is 0 too, otherwise infinity.
 
     >>> relative_error(np.array([[3.0, 0.0]]), np.array([[3.0, 4.0]]))
     0.8

@@ -23,11 +23,10 @@ def simulate(
     trial: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Trace:
-    """Let a policy decide for so many rounds, and return what happened.
+    """Let a policy decide for a number of rounds, and return what happened.
 
-    The environment's draws and the numbers that a policy draws come from streams of the seed and
-    the trial alone: two policies meet the same arms and noise, and while both play at
-    random they play the same.
+    All random draws come from streams of the seed and the trial: two policies meet the same arms
+    and noise.
 
     >>> from cobandits.environments import Synthetic
     >>> from cobandits.policies import Ridge

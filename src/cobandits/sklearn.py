@@ -1,4 +1,4 @@
-"""LowRank as a scikit-learn regressor: a column of ``X`` names each row's task."""
+"""LowRank as a scikit-learn regressor: one column of ``X`` holds the task of each row."""
 
 from __future__ import annotations
 
@@ -44,15 +44,14 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         Adds ``ridge |theta_t|^2`` to each task's cost, the intercept included; ``"auto"``
         chooses it from the rows, see :class:`cobandits.LowRank`.
     fit_intercept : bool
-        Add a feature that is 1 in every row, the last one.
+        Add a last feature that is 1 in every row.
     unseen : "pooled" or "error"
-        A task that had no rows in the fit is predicted with the theta that fits the rows of
-        all tasks together best, that of :class:`cobandits.estimators.independent.Pooled`
-        with the same ridge, or none for ``"auto"``; or it is refused.
+        Whether a task without rows in the fit is predicted by one theta for all tasks, that
+        of :class:`cobandits.Pooled` with the same ridge (none for ``"auto"``), or refused.
     iterations : int
         The most steps to take.
     tolerance : float
-        Stop when the next step promises to lower the cost by less than this share of it.
+        Stop when the predicted decrease of the cost is below this share of it.
 
     Attributes
     ----------
@@ -139,17 +138,17 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def coef_(self) -> Floats:
-        """Each task's theta without the intercept, (T, features), as ``estimate_.labels``."""
+        """Theta per task without the intercept, (T, features), in the order of the labels."""
         return self.estimate_.theta.T[:, : self.n_features_in_ - 1]
 
     @property
     def intercept_(self) -> Floats:
-        """Each task's intercept, (T,); zeros without one."""
+        """Intercept per task, (T,); zeros without one."""
         theta = self.estimate_.theta
         return theta[-1] if self.fit_intercept else np.zeros(theta.shape[1])
 
     def _split(self, X: Any, *, reset: bool) -> tuple[list[Hashable], Any]:
-        """Return the label of each row, and the other columns as they came."""
+        """Return the label of each row, and the other columns as given."""
         is_frame = hasattr(X, "columns") and hasattr(X, "dtypes")  # of pandas or polars
         X = validate_data(
             self,
@@ -184,7 +183,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         )
 
     def _accepted(self) -> dict[str, Any]:
-        """Return what scikit-learn's checks are to let through as features."""
+        """Return what scikit-learn's checks accept as features."""
         return {
             "dtype": (np.float64, np.float32),
             "ensure_min_features": 0,  # an intercept can be alone
@@ -204,7 +203,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
 
 
 def _checked_labels(column: ArrayLike) -> list[Hashable]:
-    """Return the labels of a column, (n,), or say what cannot be one."""
+    """Return the labels of a column, (n,); refuse missing ones."""
     labels: list[Hashable] = np.asarray(column).tolist()
     try:
         missing = any(map(_is_missing, set(labels)))
@@ -222,7 +221,7 @@ def _checked_labels(column: ArrayLike) -> list[Hashable]:
 
 
 def _is_missing(label: Hashable) -> bool:
-    """Tell None, NaN, an infinite number, and the NaT and NA of pandas."""
+    """Return whether a label is None, NaN, infinite, or the NaT or NA of pandas."""
     if isinstance(label, float):
         return not math.isfinite(label)
     try:

@@ -1,4 +1,4 @@
-"""What a simulation leaves behind."""
+"""The results of a simulation."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Floats = NDArray[np.float64]
 
 
 class FitNote(NamedTuple):
-    """An estimate, at the round after which it was fitted."""
+    """A fit, and the round after which it was made."""
 
     round: int  # 1 for the first
     error: float  # relative error of theta, NaN where the truth is not known
-    distance: float  # of the basis from the true one, the same
+    distance: float  # subspace distance of the basis from the true one, likewise
     iterations: int
     status: str
     message: str  # why it ended so
@@ -31,7 +31,7 @@ class FitNote(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trace:
-    """A simulation: regret a task and round, fits, and where the time went."""
+    """The results of a simulation: regret per task and round, fits, and times."""
 
     policy: str
     regret: Floats  # (N, T), 0 where a task did not ask, NaN where nobody knows
@@ -45,28 +45,28 @@ class Trace:
 
     @property
     def decisions(self) -> int:
-        """How many decisions were made."""
+        """The number of decisions."""
         return int(self.asked.sum())
 
     @property
     def cumulative(self) -> Floats:
-        """Regret a task up to each round, mean over tasks, (N,)."""
+        """Cumulative regret per task after each round, mean over tasks, (N,)."""
         return np.asarray(np.cumsum(self.regret.mean(axis=1)))
 
     @property
     def regret_per_task(self) -> float:
-        """Regret a task over all rounds, mean over tasks."""
+        """Regret per task over all rounds, mean over tasks."""
         return float(self.regret.sum(axis=0).mean())
 
     @property
     def mean_reward(self) -> float:
-        """Mean of the rewards that came, NaN if none did."""
+        """Mean of the rewards received; NaN if there were none."""
         came = int(self.rewarded.sum())
         return float(self.rewards.sum() / came) if came else float("nan")
 
     @property
     def mean_reward_error(self) -> float:
-        """Standard error of that mean, as of independent rewards; NaN of fewer than two."""
+        """Standard error of that mean, for independent rewards; NaN for fewer than two."""
         came = int(self.rewarded.sum())
         if came < 2:
             return float("nan")
@@ -75,7 +75,7 @@ class Trace:
 
 
 class TraceBuilder:
-    """Takes notes of a simulation, a round at a time."""
+    """Builds the trace of a simulation, one round at a time."""
 
     def __init__(self, policy: str, n_rounds: int, n_tasks: int) -> None:
         self._policy = policy
@@ -95,7 +95,7 @@ class TraceBuilder:
         estimate: Estimate | None,
         seconds: tuple[float, float],
     ) -> None:
-        """Note a round: what was asked, decided and paid, and a fit if there was a new one."""
+        """Record a round, and a fit if there is a new one."""
         n = self._n
         np.add.at(self._regret[n], asked.tasks, asked.regrets(decisions))
         self._asked[n] = len(asked.tasks)
@@ -108,7 +108,7 @@ class TraceBuilder:
             self._last = estimate
 
     def trace(self) -> Trace:
-        """Return what was noted."""
+        """Return the results so far."""
         n = self._n
         return Trace(
             policy=self._policy,

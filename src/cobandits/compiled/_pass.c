@@ -60,16 +60,24 @@ static void *scratch_new(size_t bytes) {
     return p;
 }
 
-/* The longest task; -1 where the offsets leave the rows or run backwards. */
+/* The rows of the longest task; -1, with an exception set, where the offsets are wrong. */
 static long longest_task(const int64_t *offsets, long n_tasks, long n_rows) {
-    long longest = 0;
-    if (offsets[0] < 0 || offsets[n_tasks] > n_rows) return -1;
-    for (long t = 0; t < n_tasks; t++) {
+    long longest = 0, wrong = offsets[0] < 0 || offsets[n_tasks] > n_rows;
+    for (long t = 0; t < n_tasks && !wrong; t++) {
         int64_t count = offsets[t + 1] - offsets[t];
-        if (count < 0) return -1;
+        wrong = count < 0;
         if (count > longest) longest = count;
     }
-    return longest;
+    if (!wrong) return longest;
+    PyErr_SetString(PyExc_ValueError, "offsets out of range: they run backwards or leave the rows");
+    return -1;
+}
+
+/* How many tasks a pass has marked as singular. */
+static long count_singular(const double *costs, long n_tasks) {
+    long singular = 0;
+    for (long t = 0; t < n_tasks; t++) singular += costs[t] < 0;
+    return singular;
 }
 
 static PyObject *py_least_squares(PyObject *self, PyObject *args) {
@@ -89,10 +97,7 @@ static PyObject *py_least_squares(PyObject *self, PyObject *args) {
         !has_length(&costs, n_tasks, sizeof(double), "costs"))
         goto done;
     long longest = longest_task(offsets.buf, n_tasks, n_rows);
-    if (longest < 0) {
-        PyErr_SetString(PyExc_ValueError, "offsets out of range: they run backwards or leave the rows");
-        goto done;
-    }
+    if (longest < 0) goto done;
     size_t words = (size_t)(2 * rank + 1) * (dim + 16) + (size_t)(rank + 2) * (longest + 16) + rank * rank;
     void *scratch = scratch_new(words * size);
     if (!scratch) goto done;
@@ -105,9 +110,7 @@ static PyObject *py_least_squares(PyObject *self, PyObject *args) {
                           (float)tolerance, W.buf, grad.buf, costs.buf, longest, scratch);
     Py_END_ALLOW_THREADS;
     free(scratch);
-    long singular = 0;
-    for (long t = 0; t < n_tasks; t++) singular += ((double *)costs.buf)[t] < 0;
-    result = PyLong_FromLong(singular);
+    result = PyLong_FromLong(count_singular(costs.buf, n_tasks));
 done:
     PyBuffer_Release(&rows), PyBuffer_Release(&rewards), PyBuffer_Release(&offsets);
     PyBuffer_Release(&B), PyBuffer_Release(&penalty), PyBuffer_Release(&W);
@@ -130,10 +133,7 @@ static PyObject *py_residuals(PyObject *self, PyObject *args) {
         !has_length(&G, product(n_tasks, dim, 1), size, "G") ||
         !has_length(&costs, n_tasks, sizeof(double), "costs"))
         goto done;
-    if (longest_task(offsets.buf, n_tasks, n_rows) < 0) {
-        PyErr_SetString(PyExc_ValueError, "offsets out of range: they run backwards or leave the rows");
-        goto done;
-    }
+    if (longest_task(offsets.buf, n_tasks, n_rows) < 0) goto done;
     void *scratch = scratch_new((size_t)2 * (dim + 16) * size);
     if (!scratch) goto done;
     Py_BEGIN_ALLOW_THREADS;
@@ -167,10 +167,7 @@ static PyObject *py_pull_backs(PyObject *self, PyObject *args) {
         !has_length(&values, product(n_rows, n_values, 1), size, "values") ||
         !has_length(&out, product(n_tasks, n_values, dim), size, "out"))
         goto done;
-    if (longest_task(offsets.buf, n_tasks, n_rows) < 0) {
-        PyErr_SetString(PyExc_ValueError, "offsets out of range: they run backwards or leave the rows");
-        goto done;
-    }
+    if (longest_task(offsets.buf, n_tasks, n_rows) < 0) goto done;
     void *scratch = scratch_new((size_t)n_values * (dim + 16) * size);
     if (!scratch) goto done;
     Py_BEGIN_ALLOW_THREADS;

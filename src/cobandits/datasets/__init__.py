@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Description(NamedTuple):
-    """What a data set is, known without loading it."""
+    """The size and source of a data set."""
 
     rows: int
     features: int
@@ -42,7 +42,7 @@ KNOWN = {
 
 
 def is_there(name: str) -> bool:
-    """Tell whether a data set of ``KNOWN`` can be loaded now; looks, but does not load it."""
+    """Return whether a data set of ``KNOWN`` can be loaded; it is not loaded."""
     if name == "mnist":
         return zipfile.is_zipfile(mnist_path())
     return importlib.util.find_spec("sklearn") is not None

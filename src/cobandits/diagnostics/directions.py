@@ -16,7 +16,7 @@ __all__ = ["Spectrum", "spectrum"]
 Floats = NDArray[np.floating]
 
 _MORE_DIRECTIONS = 4  # in a spectrum, beyond the rank
-_LARGEST_SHARE = 0.9  # of parameters in rows
+_LARGEST_SHARE = 0.9  # most parameters per row
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,10 +41,10 @@ class Spectrum:
 def spectrum(tasks: TaskData, rank: int | None = None) -> Spectrum:
     """Return the singular values of theta beyond its rank, and the noise at its rank.
 
-    Both are of a :class:`LowRank` with ``ridge="auto"``, which keeps tasks with few rows from
-    running off. The singular values are those at a rank up to 4 above ``rank``, as far as the
-    parameters stay below 0.9 of the rows: where the rank is right, they fall after it to what
-    noise alone gives. They depend on the units of the features. The noise std is
+    Both come from :class:`LowRank` with ``ridge="auto"``, which keeps the weights of tasks with
+    few rows bounded. The singular values are those of a fit at a rank up to 4 above ``rank``
+    with fewer parameters than 0.9 times the rows: if the rank is right, those after it are at
+    the level of noise. They depend on the units of the features. The noise std is
     ``sqrt(residuals / (n - p))`` at ``rank``, with ``p = r (d - r) + sum_t min(r, n_t)``
     parameters.
 

@@ -1,4 +1,4 @@
-"""Where rows and rounds come from.
+"""Environments: sources of rows and rounds.
 
 A new environment is one new file here: a class with a ``name`` and ``rounds``.
 """
@@ -27,7 +27,7 @@ def available() -> dict[str, type[Environment]]:
 
 
 def make(name: str, parameters: Mapping[str, Any]) -> Environment:
-    """Make an environment from what a command line or a file can say.
+    """Make an environment from its name and parameters.
 
     Parameters
     ----------

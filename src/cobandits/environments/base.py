@@ -11,22 +11,22 @@ __all__ = ["Environment"]
 
 
 class Environment(Protocol):
-    """Many tasks that ask for decisions, and what each arm would pay.
+    """Rounds of many tasks that ask for decisions, with the reward of each arm.
 
-    What it draws comes from named streams of a seed and a trial, and never depends on what
-    is decided: all policies meet the same arms and the same noise.
+    All draws come from named streams of a seed and a trial and do not depend on decisions, so
+    all policies meet the same arms and the same noise.
     """
 
     name: ClassVar[str]  # on the command line
 
     @property
     def dim(self) -> int:
-        """Features of an arm, d."""
+        """Features per arm, d."""
         ...
 
     @property
     def n_tasks(self) -> int:
-        """Tasks that may ask, T."""
+        """Number of tasks, T."""
         ...
 
     @property
@@ -35,5 +35,5 @@ class Environment(Protocol):
         ...
 
     def rounds(self, n_rounds: int, *, seed: int, trial: int = 0) -> Iterator[Round]:
-        """Draw so many rounds, one after the other; the same for the same seed and trial."""
+        """Yield ``n_rounds`` rounds; the same for the same seed and trial."""
         ...

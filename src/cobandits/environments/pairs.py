@@ -28,15 +28,15 @@ _MOST_PAIRS = 10_000_000  # more: the labels are numbers, not classes
 class Pair(NamedTuple):
     """The two classes of a task, and their group where rows come in groups."""
 
-    smaller: Any  # its examples pay 0
-    larger: Any  # its examples pay 1
+    smaller: Any  # reward 0
+    larger: Any  # reward 1
     group: Any = None
 
 
 class Cells(NamedTuple):
     """The rows of a table by cell, which is a class within a group, and the pairs of cells."""
 
-    rows: Codes  # (n,), those of a cell side by side
+    rows: Codes  # (n,), sorted by cell
     starts: Codes  # (cells,), where in ``rows`` a cell begins
     counts: Codes  # (cells,)
     pairs: Codes  # (pairs, 2), the smaller class first
@@ -45,9 +45,9 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class _Pairs(ABC):
-    """A task is a pair of classes; in each round it is offered one example of each.
+    """Tasks that are pairs of classes; the arms of a round are one example of each.
 
-    The example of the larger class pays 1 and the other 0, plus noise. Examples are drawn at
+    The example of the larger class has reward 1, the other 0, plus noise. Examples are drawn at
     random, with replacement, and so is the order of the two.
     """
 
@@ -70,21 +70,21 @@ class _Pairs(ABC):
 
     @property
     def n_pairs(self) -> int:
-        """How many pairs of classes there are."""
+        """The number of pairs of classes."""
         return len(self._cells.pairs)
 
     @property
     def dim(self) -> int:
-        """Features of an arm, d, with the intercept."""
+        """Features per arm, d, with the intercept."""
         return int(self.data.features.shape[1]) + self.intercept
 
     def pairs(self, *, seed: int, trial: int = 0) -> list[Pair]:
-        """Return the two classes of each task, (T,); all pairs, or as many drawn at random."""
+        """Return the two classes of each task: all pairs, or ``n_tasks`` drawn at random."""
         names, tasks = self._cells.names, self._tasks(seed, trial)
         return [Pair(names[a][0], names[b][0], names[a][1]) for a, b in tasks.tolist()]
 
     def rounds(self, n_rounds: int, *, seed: int, trial: int = 0) -> Iterator[Round]:
-        """Draw so many rounds, in which all tasks ask; the same for the same seed and trial."""
+        """Yield ``n_rounds`` rounds of all tasks; the same for the same seed and trial."""
         rows, starts, counts, _, _ = self._cells
         pairs = self._tasks(seed, trial)  # (T, 2)
         drawing, noise = stream(seed, "arms", trial), stream(seed, "noise", trial)
@@ -174,12 +174,12 @@ class MNISTPairs(_Pairs):
     # Known, so that nothing is loaded before rounds are drawn.
     @property
     def n_pairs(self) -> int:
-        """How many pairs of classes there are."""
+        """The number of pairs of classes."""
         return 45
 
     @property
     def dim(self) -> int:
-        """Features of an arm, d, with the intercept."""
+        """Features per arm, d, with the intercept."""
         return datasets.KNOWN["mnist"].features + self.intercept
 
 
@@ -268,7 +268,7 @@ def _cells(table: LabelledTable) -> Cells:
 
 
 def _sorted(what: str, labels: NDArray[Any]) -> tuple[list[Any], Codes]:
-    """Return the different labels in order, and the number of each row's."""
+    """Return the distinct labels in order, and the number of each row's label."""
     try:
         found, codes = np.unique(labels, return_inverse=True)
     except TypeError as error:
@@ -277,7 +277,7 @@ def _sorted(what: str, labels: NDArray[Any]) -> tuple[list[Any], Codes]:
 
 
 def _all_pairs(sizes: Codes) -> Codes:
-    """Return the pairs within runs of so many cells each, (pairs, 2)."""
+    """Return all pairs within consecutive runs of ``sizes`` cells, (pairs, 2)."""
     total = int((sizes * (sizes - 1) // 2).sum())
     if not total:
         raise DataError(

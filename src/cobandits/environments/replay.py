@@ -24,14 +24,14 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """The requests of a log, in their order; only what was chosen then pays.
+    """The requests of a log, in order; only the logged arm has a known reward.
 
-    Where a policy decides as the log did, it gets the reward and learns from it; where it
-    decides otherwise, the reward is not known and nothing happens. Over a log whose arms were
-    chosen at random, all equally likely, the mean of the rewards that came is an unbiased estimate
-    of the policy's own (Li et al. 2011, Algorithm 3). Of any other log a decision of probability
-    ``p`` only pays with probability ``p_min / p``, where ``p_min`` is the least in the log: what
-    is left is as if all arms had been equally likely.
+    If a policy chooses the logged arm, it gets the reward and learns from it; otherwise the
+    reward is not known. If the arms of the log were chosen uniformly at random, the mean of the
+    rewards received is an unbiased estimate of the policy's mean reward (Li et al. 2011,
+    Algorithm 3). In other logs a decision of probability ``p`` is kept with probability
+    ``p_min / p``, where ``p_min`` is the smallest in the log (rejection sampling): what is left
+    is distributed as if all arms had been equally likely.
 
     Consecutive requests of different tasks are one round. Means are not known, so regret is
     NaN; there are no more rounds than the log has.
@@ -68,17 +68,17 @@ class Replay:
 
     @property
     def dim(self) -> int:
-        """Features of an arm, d."""
+        """Features per arm, d."""
         return self._logged.dim
 
     @property
     def n_tasks(self) -> int:
-        """Tasks in the log, T."""
+        """Number of tasks in the log, T."""
         return self._logged.n_tasks
 
     @property
     def noise_std(self) -> float:
-        """Standard deviation of the rewards within tasks: that of the noise is not above it."""
+        """Standard deviation of the rewards within tasks, an upper bound for that of the noise."""
         codes, y = self._logged.codes, self._logged.rewards
         counts = np.maximum(np.bincount(codes), 1)
         deviations = y - (np.bincount(codes, y) / counts)[codes]
@@ -86,17 +86,17 @@ class Replay:
 
     @property
     def n_rounds(self) -> int:
-        """How many rounds the log has."""
+        """The number of rounds in the log."""
         return sum(1 for _ in _bounds(self._logged.codes, len(self._logged)))
 
     @property
     def paying(self) -> Floats:
-        """With which probability each decision of the log pays at all, (n,)."""
+        """The probability that each decision of the log is kept, (n,)."""
         p = self._logged.probabilities
         return np.asarray(p.min() / p)
 
     def rounds(self, n_rounds: int, *, seed: int, trial: int = 0) -> Iterator[Round]:
-        """Return the first rounds of the log; seed and trial rule which decisions pay."""
+        """Yield the first rounds of the log; seed and trial determine which decisions are kept."""
         log = self._logged
         pays = stream(seed, "replay", trial).random(len(log)) < self.paying
         for first, last in _bounds(log.codes, n_rounds):
@@ -112,7 +112,7 @@ class Replay:
 
 
 def _bounds(codes: Codes, n_rounds: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and last of each run of decisions in which no task comes twice."""
+    """Yield the bounds of each run of decisions in which no task comes twice."""
     first, met = 0, set[int]()
     for n, code in enumerate(codes.tolist()):
         if n_rounds < 1:

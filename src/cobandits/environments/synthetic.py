@@ -1,4 +1,4 @@
-"""The synthetic tasks of section 6 of the paper, and harder ones."""
+"""The synthetic tasks of section 6 of the paper, and variations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Problem", "Synthetic"]
 
 Floats = NDArray[np.floating]
 
-_SLOWEST = 0.1  # the least share of the rounds in which a task asks, where rates are unequal
+_SLOWEST = 0.1  # smallest share of rounds in which a task asks, with unequal rates
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,17 +48,17 @@ class Synthetic:
         Size of the features' mean, relative to their standard deviation. In rounds, each
         arm has a mean of its own: the paper's mu_{x,c}.
     n_arms : int
-        Arms that a task chooses among in a round, K.
+        Arms per decision, K.
     unrelated : bool
-        Draw every task's theta alone, as long in the mean as with a common basis of this rank.
+        Draw every task's theta independently, with the same expected squared norm.
     replaced : bool
-        At half time another basis replaces ``B*``; a task's weights stay.
+        At half time another basis replaces ``B*``; the weights stay.
     turn : float
-        By how many radians each direction of ``B*`` turns in a round.
+        Radians by which each direction of ``B*`` turns per round.
     late : float
-        The share of the tasks, the last ones, that first ask at half time.
+        Share of the tasks, the last ones, that first ask at half time.
     unequal : bool
-        A task asks in a share of the rounds that is its own, from 0.1 to 1.
+        Each task asks in its own share of the rounds, from 0.1 to 1.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class Synthetic:
             )
 
     def problem(self, *, n_rows: int, seed: int, trial: int = 0, unequal: bool = False) -> Problem:
-        """Draw the tasks and ``n_rows`` rows of each; the same for the same seed and trial.
+        """Draw the tasks and ``n_rows`` rows per task; the same for the same seed and trial.
 
         With ``unequal``, a task has from 0.2 to 1.8 times ``n_rows``.
         """
@@ -140,7 +140,7 @@ class Synthetic:
         )
 
     def rounds(self, n_rounds: int, *, seed: int, trial: int = 0) -> Iterator[Round]:
-        """Draw the tasks and so many rounds; the same for the same seed and trial."""
+        """Yield ``n_rounds`` rounds of drawn tasks; the same for the same seed and trial."""
         half = n_rounds // 2
         truth = self._drawn_truth(seed, trial)
         another = self._another(truth, seed, trial)
@@ -175,7 +175,7 @@ class Synthetic:
         return Round(tasks=tasks, arms=arms, means=means, rewards=rewards, truth=truth)
 
     def _another(self, truth: Truth, seed: int, trial: int) -> Floats:
-        """Return a basis that has nothing to do with ``B*``, for when it is replaced or turns."""
+        """Return a basis independent of ``B*``, which replaces it or which it turns towards."""
         return orthonormal(stream(seed, "another basis", trial).standard_normal(truth.basis.shape))
 
     def _rates(self, rng: np.random.Generator) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,28 +11,24 @@ from numpy.typing import NDArray
 
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate, Status
-from cobandits.estimators.base import (
-    Progress,
-    Record,
+from cobandits.estimators.base import Estimator, HistoryWriter, Solution, ended
+from cobandits.estimators.checks import (
     check_at_least,
     check_iterations,
     check_positive,
-    check_rank,
-    ended,
-    finished,
     starting_basis,
 )
 from cobandits.kernels import Fit
 from cobandits.linalg import largest_eigenvalue, orthonormal, top_left_vectors
 from cobandits.randomness import RandomSource, generator
-from cobandits.tasks import TaskData, TaskRows
+from cobandits.tasks import TaskData
 
 __all__ = ["AltGDMin", "spectral_start"]
 
 Floats = NDArray[np.floating]
 
-_SMALL = 1e-3  # mean square of features, below which a step may be lost in rounding
-_RISE = 1e-6  # of the squared rewards, by which the cost may rise above that of the start
+_SMALL = 1e-3  # mean square of features below which a step may be lost in rounding
+_RISE = 1e-6  # share of the squared rewards by which the cost may exceed that of the start
 
 
 def spectral_start(
@@ -46,7 +43,7 @@ def spectral_start(
     ``"moments"``: the top left singular vectors of ``[Phi_t' y_t / n_t]_t``, as in
     Algorithm 2. ``"squares"``: those of the sum of ``y^2 phi phi'``, as in the proof of
     Theorem 5.1 in the appendix. Rows with ``y^2`` over ``truncation`` times its mean are
-    left out; statistics have no single rows, so from them nothing is left out.
+    left out; statistics have no single rows, so nothing is left out of them.
     """
     bound = truncation * float(tasks.squares.sum()) / tasks.n_rows
     if matrix == "squares":
@@ -55,14 +52,14 @@ def spectral_start(
 
 
 @dataclass(frozen=True, kw_only=True)
-class AltGDMin:
+class AltGDMin(Estimator):
     """Alternating gradient descent in the basis and minimisation in the weights.
 
     An iteration is lines 6 to 9 of Algorithm 3: ``w_t = (Phi_t B)^+ y_t`` for each task,
     one gradient step in ``B``, and QR. The step is ``step / (n sigma_max^2)``, the
     ``gamma = c_gamma / sigma_max*^2`` of Theorem 5.2, with the top singular value of the
-    current ``W`` for the unknown one; where tasks have different numbers of rows, that
-    of ``W diag(sqrt(n_t))`` takes the place of both factors.
+    current ``W`` in place of the unknown one. If tasks have different numbers of rows,
+    ``n sigma_max^2`` is the squared top singular value of ``W diag(sqrt(n_t))``.
 
     Parameters
     ----------
@@ -80,7 +77,7 @@ class AltGDMin:
         See :func:`spectral_start`.
     split : bool
         Use disjoint rows for the start, each ``W`` and each gradient (2 L + 1 parts), as
-        the analysis asks.
+        the analysis assumes. ``rng`` of a fit deals the rows.
 
     Examples
     --------
@@ -111,50 +108,35 @@ class AltGDMin:
                 f"start_matrix must be 'moments' or 'squares', got {self.start_matrix!r}"
             )
 
-    def fit(
-        self,
-        tasks: TaskData,
-        *,
-        start: Estimate | None = None,
-        rng: RandomSource = None,
-        truth: Floats | None = None,
-        progress: Progress | None = None,
-    ) -> Estimate:
-        """Fit the rows of ``tasks``; see :class:`cobandits.estimators.base.Estimator`."""
-        check_rank(self.rank, tasks)
-        parts = self._parts(tasks, rng, with_start=start is None)
+    def _fit(
+        self, tasks: TaskData, start: Estimate | None, rng: RandomSource, history: HistoryWriter
+    ) -> Solution:
+        samples = self._samples(tasks, rng, with_start=start is None)
         if start is None:
             B = spectral_start(
-                parts.for_start(), self.rank, truncation=self.truncation, matrix=self.start_matrix
+                samples.for_start(), self.rank, truncation=self.truncation, matrix=self.start_matrix
             )
         else:
             B = starting_basis(start, tasks, self.rank)
-        record = Record(self.iterations, truth, progress)
-        B, status = self._descend(parts, B, record)
+        B, status = self._descend(samples, B, history)
         final = tasks.least_squares(B)  # W for the last B, on all rows
-        return finished(
-            tasks,
-            B,
-            final.weights,
-            status=status,
-            record=record,
-            estimator=type(self).__name__,
-            rank=self.rank,
-        )
+        return Solution(B, final.weights, status, history)
 
-    def _descend(self, parts: _Parts, B: Floats, record: Record) -> tuple[Floats, Status]:
-        """Take the steps of Algorithm 3; return the basis and how it ended."""
-        tasks = parts.tasks
+    def _descend(
+        self, samples: _Samples, B: Floats, history: HistoryWriter
+    ) -> tuple[Floats, Status]:
+        """Take the steps of Algorithm 3; return the last basis and the status."""
+        tasks = samples.tasks
         rounding, most = tasks.rounding, np.inf
         square = float(tasks.mean_squares().mean())  # small features make small steps
         tolerance = self.tolerance * min(1.0, square)
         best, previous = (np.inf, B), float("nan")
         for iteration in range(self.iterations + 1):
             last = iteration == self.iterations
-            fit = (tasks if last else parts.for_weights(iteration)).least_squares(B)
+            fit = (tasks if last else samples.for_weights(iteration)).least_squares(B)
             cost = float(fit.costs.sum())
-            if not (last and self.split):  # a cost on all rows would not compare
-                record.note(cost, B, fit.weights)
+            if not (last and self.split):  # the cost on all rows is not comparable
+                history.note(cost, B, fit.weights)
             if iteration == 0 and not self.split:
                 most = cost + _RISE * float(tasks.squares.sum())
             if not cost <= most:
@@ -163,13 +145,13 @@ class AltGDMin:
             if cost <= rounding:
                 return B, ended("converged", "the rows are fitted exactly", iteration)
             fall = previous - cost
-            settled = 0 < fall <= tolerance * previous or (fall == 0 and square > _SMALL)
-            if settled and not self.split:
+            stalled = 0 < fall <= tolerance * previous or (fall == 0 and square > _SMALL)
+            if stalled and not self.split:
                 return B, ended("converged", "the cost no longer falls", iteration)
             if last:
                 break
             best, previous = min(best, (cost, B), key=lambda found: found[0]), cost
-            B = self._step(B, fit, parts.for_gradient(iteration))
+            B = self._step(B, fit, samples.for_gradient(iteration))
         advice = "raise iterations, or use LowRank, which needs fewer"
         return B, ended("limit", advice, self.iterations)
 
@@ -183,42 +165,35 @@ class AltGDMin:
             return B
         return orthonormal(B - self.step / curvature * gradient)
 
-    def _parts(self, tasks: TaskData, rng: RandomSource, *, with_start: bool) -> _Parts:
-        """Deal the rows to 2 L parts, and one more for the start, or leave them together."""
+    def _samples(self, tasks: TaskData, rng: RandomSource, *, with_start: bool) -> _Samples:
+        """Split the rows into 2 L parts, and one more for the start, if ``split`` is on."""
         if not self.split:
-            return _Parts(tasks=tasks, folds=None, iterations=self.iterations)
-        if not isinstance(tasks, TaskRows):
-            raise DataError("sample splitting needs rows, not statistics; turn split off")
+            return _Samples(tasks=tasks, parts=(), iterations=self.iterations)
         n_parts = 2 * self.iterations + with_start
         fewest, needed = int(tasks.counts.min()), n_parts * self.rank
         if fewest < needed:
             raise DataError(
-                f"sample splitting needs (2 iterations + 1) rank = {needed} rows a task, the "
+                f"sample splitting needs (2 iterations + 1) rank = {needed} rows per task, the "
                 f"smallest task has {fewest}; lower iterations to at most "
                 f"{max(0, (fewest // self.rank - with_start) // 2)}, add rows or turn split off"
             )
-        folds = tasks.folds(n_parts, generator(rng))
-        return _Parts(tasks=tasks, folds=folds, iterations=self.iterations)
+        parts = tasks.split(n_parts, generator(rng))
+        return _Samples(tasks=tasks, parts=parts, iterations=self.iterations)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Parts:
-    """The rows for each step: all of them, or disjoint parts (Algorithm 1, sample-split)."""
+class _Samples:
+    """The rows of each step: all of them, or disjoint parts (Algorithm 1, sample-split)."""
 
     tasks: TaskData
-    folds: NDArray[np.int64] | None  # (n_rows,), the part of each row
+    parts: Sequence[TaskData]  # L for weights, L for gradients, one for the start; or none
     iterations: int
 
     def for_weights(self, iteration: int) -> TaskData:
-        return self._part(iteration)
+        return self.parts[iteration] if self.parts else self.tasks
 
     def for_gradient(self, iteration: int) -> TaskData:
-        return self._part(self.iterations + iteration)
+        return self.parts[self.iterations + iteration] if self.parts else self.tasks
 
     def for_start(self) -> TaskData:
-        return self._part(2 * self.iterations)
-
-    def _part(self, number: int) -> TaskData:
-        if self.folds is None or not isinstance(self.tasks, TaskRows):
-            return self.tasks
-        return self.tasks.select(self.folds == number)
+        return self.parts[-1] if self.parts else self.tasks

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -13,19 +11,15 @@ from numpy.typing import NDArray
 from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
 from cobandits.estimators.altgdmin import AltGDMin
-from cobandits.estimators.base import (
-    Progress,
-    Record,
+from cobandits.estimators.base import Estimator, HistoryWriter, Solution, free_parameters
+from cobandits.estimators.checks import (
     check_at_least,
     check_iterations,
-    check_rank,
     check_rows,
-    finished,
-    free_parameters,
     starting_basis,
 )
-from cobandits.estimators.quasinewton import Projection, Solution
-from cobandits.kernels import Ridge
+from cobandits.estimators.quasinewton import Minimum, Projection
+from cobandits.kernels import RidgePenalty
 from cobandits.linalg import orthonormal
 from cobandits.randomness import RandomSource
 from cobandits.tasks import TaskData
@@ -34,20 +28,20 @@ __all__ = ["LowRank"]
 
 Floats = NDArray[np.floating]
 
-_ROUGH = 1e-3  # tolerance while fits are compared
-_COUNTED = 1.15  # times that a parameter counts while ranks are compared
-_LEAST_SPARE = 0.05  # of the rows, that the noise is estimated from
-_ROUNDS = 2  # of estimating the variances and fitting with their ratio
+_ROUGH = 1e-3  # tolerance of fits that are only compared
+_COUNTED = 1.15  # weight of a parameter in generalised cross-validation
+_LEAST_SPARE = 0.05  # fewest degrees of freedom of the noise estimate, as a share of rows
+_ROUNDS = 2  # of estimating both variances, each followed by a fit
 _PATIENCE = 4  # ranks to try beyond the best one
-_TIGHT = 2.5  # rows a parameter, below which two starts are tried
-_TIGHT_IF_SMALL, _SMALL = 4.0, 1000  # the same, where there are fewer rows than this
+_TIGHT = 2.5  # rows per parameter below which two starts are tried
+_TIGHT_IF_SMALL, _SMALL = 4.0, 1000  # the same with fewer rows than this in all
 _WARM_UP = 50  # iterations of AltGDMin that lead to the second start
-_RUNAWAY = 1e3  # times the usual size: weights that grow without bound
-_HOLD = 0.02  # the ridge that holds them, as a share of the rows' own curvature
+_RUNAWAY = 1e3  # weights this many times the median norm grow without bound
+_HOLD = 0.02  # the ridge that bounds them, relative to the curvature of the rows
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowRank:
+class LowRank(Estimator):
     """Least squares with a shared basis: the cost of AltGDMin, minimised fast.
 
     The cost of equation (4) with the best weights put in, ``f(B) = min_W f(B, W)`` (the
@@ -60,16 +54,16 @@ class LowRank:
     Parameters
     ----------
     rank : int or "auto"
-        Number of columns of the basis; ``"auto"`` takes the one with the least generalised
+        Number of columns of the basis; ``"auto"`` chooses the one with the least generalised
         cross-validation error, see :meth:`choose_rank`.
     ridge : float or "auto"
         Adds ``ridge |theta_t|^2`` to each task's cost, for tasks with few rows. ``"auto"``
-        takes the variance of the noise over that of the weights, both estimated, with
-        features in units of their root mean square (empirical Bayes).
+        estimates it as the variance of the noise over that of the weights, for features
+        divided by their root mean square (empirical Bayes).
     iterations : int
         The most steps to take.
     tolerance : float
-        Stop when the next step promises to lower the cost by less than this share of it.
+        Stop when the predicted decrease of the cost is below this share of it.
 
     Examples
     --------
@@ -80,7 +74,7 @@ class LowRank:
     (2, True)
     """
 
-    name: ClassVar[str] = "fast"
+    name: ClassVar[str] = "lowrank"
 
     rank: int | Literal["auto"] = "auto"
     ridge: float | Literal["auto"] = 0.0
@@ -98,53 +92,30 @@ class LowRank:
         check_iterations(self.iterations)
         check_at_least("tolerance", self.tolerance, 0)
 
-    def fit(
-        self,
-        tasks: TaskData,
-        *,
-        start: Estimate | None = None,
-        rng: RandomSource = None,
-        truth: Floats | None = None,
-        progress: Progress | None = None,
-    ) -> Estimate:
-        """Fit the rows of ``tasks``; see :class:`cobandits.estimators.base.Estimator`."""
-        check_rows(tasks)
-        if self.rank != "auto":
-            check_rank(self.rank, tasks)
+    def _check(self, tasks: TaskData) -> None:
+        if self.rank == "auto":
+            check_rows(tasks)
+        else:
+            super()._check(tasks)
+
+    def _fit(
+        self, tasks: TaskData, start: Estimate | None, rng: RandomSource, history: HistoryWriter
+    ) -> Solution:
         cost = Projection.of(tasks, 0.0 if self.ridge == "auto" else self.ridge)
         B = self._start(cost, start)
         if self.ridge == "auto":
             B, ridge = self._empirical_ridge(cost, B)
             cost = Projection.of(tasks, ridge)
-
-        steps = itertools.count()
-
-        def report(_: int, limit: int, value: float) -> None:
-            if progress is not None:  # several descents count as one
-                step = next(steps)
-                progress(step, max(step, limit), value)
-
-        def new_record() -> Record:
-            return Record(self.iterations, truth, report)
-
-        found = self._settled(cost, B, new_record)
+        found = self._minimised(cost, B, history)
         tight = _is_tight(tasks, B.shape[1])
         if start is None and (tight or found.status.outcome == "refused"):
             other_start = AltGDMin(rank=B.shape[1], iterations=_WARM_UP).fit(tasks).basis
-            other = self._settled(cost, other_start, new_record)
+            other = self._minimised(cost, other_start, history)
             found = min(found, other, key=_preference)
-        return finished(
-            tasks,
-            found.basis,
-            found.weights,
-            status=found.status,
-            record=found.record,
-            estimator=type(self).__name__,
-            rank=B.shape[1],
-        )
+        return Solution(found.basis, found.weights, found.status, found.history)
 
     def _start(self, cost: Projection, start: Estimate | None) -> Floats:
-        """Return the basis to start from: the given one, or the best of this or any rank."""
+        """Return the basis to start from; a rank of ``"auto"`` is chosen here."""
         if self.rank != "auto":
             if start is not None:
                 return starting_basis(start, cost.tasks, self.rank)
@@ -156,11 +127,11 @@ class LowRank:
         """Return the rank with the least generalised cross-validation error.
 
         ``cost / (1 - 1.15 p / n)^2`` with ``n`` rows in all and ``p`` free parameters, which
-        is ``r (d + T - r)`` if every task has r rows. A parameter counts 1.15 times since
-        directions are chosen to fit the noise too. Ranks rise until nothing can be left for
-        the error, or until for some ranks nothing was gained and what is left looks like
-        noise. (That nothing was gained is not enough: of several equally strong directions
-        only the last makes the cost fall.)
+        is ``r (d + T - r)`` if every task has at least r rows. A parameter counts 1.15 times,
+        since directions are also chosen to fit the noise. Ranks are tried in rising order,
+        until 1.15 p reaches n, or until four ranks brought no gain and the residuals look
+        like noise. (No gain is not enough: of several equally strong directions, only the
+        last lowers the error.)
         """
         check_rows(tasks)
         return self._best_rank(Projection.of(tasks, 0.0 if self.ridge == "auto" else self.ridge))[0]
@@ -187,25 +158,26 @@ class LowRank:
         return best[1:]
 
     def _grown(self, cost: Projection, B: Floats, G: Floats) -> Floats:
-        """Return a start with one more column: ``B`` and the best direction of the residuals.
+        """Return a start with one more column than ``B``.
 
-        Or the spectral start, where that has the lower cost.
+        It adds the best direction of the residuals; or it is the spectral start, if that has
+        the lower cost.
         """
         grown = orthonormal(np.column_stack([B, cost.scaling.directions(G, 1)]))
         return min(grown, cost.scaling.start(grown.shape[1]), key=cost.at)
 
-    def _empirical_ridge(self, cost: Projection, B: Floats) -> tuple[Floats, Ridge]:
-        """Return a basis and the ridge of each feature that the data suggest, (d,).
+    def _empirical_ridge(self, cost: Projection, B: Floats) -> tuple[Floats, RidgePenalty]:
+        """Return a basis and the ridge per feature, (d,), estimated by empirical Bayes.
 
-        If noise has variance s^2 and weights have variance t^2, then the most likely weights
-        are those with ridge s^2 / t^2. Both variances are taken from a fit with a small ridge,
-        and once more from a fit with the ridge that they give.
+        With noise of variance s^2 and weights of variance t^2, the most likely weights are
+        those with ridge s^2 / t^2. Both variances are estimated from a fit with a small ridge,
+        and again from a fit with the ridge that follows.
         """
         tasks, rank = cost.tasks, B.shape[1]
         scale = tasks.penalty_scale()  # (d,)
         spare = tasks.n_rows - _COUNTED * free_parameters(tasks, rank)
         spare = max(spare, _LEAST_SPARE * tasks.n_rows)
-        B = self._settled(cost, B, _unrecorded).basis
+        B = self._minimised(cost, B, HistoryWriter()).basis
         ridge = cost.scaling.ridge(_HOLD)
         for _ in range(_ROUNDS):
             found = self._roughly(Projection.of(tasks, ridge), B)
@@ -216,19 +188,18 @@ class LowRank:
                 ridge = noise / signal * scale
         return B, ridge
 
-    def _settled(
-        self, cost: Projection, start: Floats, new_record: Callable[[], Record]
-    ) -> Solution:
-        """Return the minimum that a start leads to.
+    def _minimised(self, cost: Projection, start: Floats, history: HistoryWriter) -> Minimum:
+        """Return the minimum that a descent from ``start`` finds.
 
-        The cost has minima at infinity: a direction that one task alone uses, with weights
-        that grow without bound. Where a fit runs off to one, it is repeated from a fit with
-        a ridge, which has none; if it runs off again, the fit with the ridge is the answer.
+        The cost has minima at infinity: a direction that only one task uses, with weights
+        that grow without bound. If a descent diverges to one, it is repeated from a fit with
+        a ridge, which has no such minima; if it diverges again, the fit with the ridge is
+        returned.
         """
 
-        def descended(B: Floats) -> Solution:
+        def descended(B: Floats) -> Minimum:
             return cost.descend(
-                B, new_record(), iterations=self.iterations, tolerance=self.tolerance
+                B, history.restarted(), iterations=self.iterations, tolerance=self.tolerance
             )
 
         found = descended(start)
@@ -236,7 +207,7 @@ class LowRank:
         if sizes.max() <= _RUNAWAY * np.median(sizes):
             return found
         held = Projection.of(cost.tasks, cost.ridge + cost.scaling.ridge(_HOLD)).descend(
-            start, new_record(), iterations=self.iterations, tolerance=_ROUGH
+            start, history.restarted(), iterations=self.iterations, tolerance=_ROUGH
         )
         found = descended(held.basis)
         usual = _sizes(held).clip(min=np.median(_sizes(held)))
@@ -245,26 +216,22 @@ class LowRank:
         advice = "a task's weights grow without bound; lower rank, add rows or set ridge"
         return held._replace(status=replace(held.status, outcome="refused", message=advice))
 
-    def _roughly(self, cost: Projection, start: Floats) -> Solution:
-        """Return a solution that is good enough to compare it with others."""
-        return cost.descend(start, _unrecorded(), iterations=self.iterations, tolerance=_ROUGH)
+    def _roughly(self, cost: Projection, start: Floats) -> Minimum:
+        """Return a minimum that is precise enough to be compared with others."""
+        return cost.descend(start, HistoryWriter(), iterations=self.iterations, tolerance=_ROUGH)
 
 
 def _is_tight(tasks: TaskData, rank: int) -> bool:
-    """Whether rows are so few that one start may lead to a poor minimum."""
+    """Return whether rows are so few that a single start may lead to a poor local minimum."""
     bound = _TIGHT_IF_SMALL if tasks.n_rows < _SMALL else _TIGHT
     return tasks.n_rows < bound * free_parameters(tasks, rank)
 
 
-def _unrecorded() -> Record:
-    return Record(0, None, None)
+def _preference(found: Minimum) -> tuple[bool, float]:
+    """Return a sort key: fits that were not refused first, then by cost."""
+    return found.status.outcome == "refused", found.cost
 
 
-def _preference(solution: Solution) -> tuple[bool, float]:
-    """Return what is to be small: that the fit was refused, and its cost."""
-    return solution.status.outcome == "refused", solution.cost
-
-
-def _sizes(solution: Solution) -> Floats:
+def _sizes(found: Minimum) -> Floats:
     """Return the norm of each task's weights, (T,)."""
-    return np.asarray(np.linalg.norm(solution.weights, axis=0))
+    return np.asarray(np.linalg.norm(found.weights, axis=0))

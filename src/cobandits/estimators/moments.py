@@ -7,27 +7,25 @@ from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
-from cobandits.estimate import Estimate, Status
-from cobandits.estimators.base import Progress, Record, check_rank, finished
+from cobandits.estimate import Estimate
+from cobandits.estimators.base import Estimator, HistoryWriter, Solution, solved_directly
 from cobandits.randomness import RandomSource
 from cobandits.tasks import TaskData
 
 __all__ = ["MethodOfMoments"]
 
-Floats = NDArray[np.floating]
-
 
 @dataclass(frozen=True, kw_only=True)
-class MethodOfMoments:
-    """The basis from second moments weighted by squared rewards, then least squares a task.
+class MethodOfMoments(Estimator):
+    """The basis from second moments weighted by squared rewards, then least squares per task.
 
     ``B`` is the ``r`` leading eigenvectors of the mean of ``y^2 phi phi'`` over all rows,
     and ``w_t = (Phi_t B)^+ y_t`` (section 6, after Tripuraneni et al. 2021 and Yang et al.
     2020). For standard Gaussian features the expectation of that mean is
     ``(2 Theta Theta' + tr(Theta Theta') I) / T`` plus the noise variance times ``I``, whose
     leading eigenvectors span ``B*``. Features with a mean, or correlated ones, bias it.
+    The solution is in closed form: ``start`` and ``rng`` of a fit have no effect.
 
     Parameters
     ----------
@@ -47,34 +45,12 @@ class MethodOfMoments:
 
     rank: int
 
-    def fit(
-        self,
-        tasks: TaskData,
-        *,
-        start: Estimate | None = None,
-        rng: RandomSource = None,
-        truth: Floats | None = None,
-        progress: Progress | None = None,
-    ) -> Estimate:
-        """Fit the rows of ``tasks``; see :class:`cobandits.estimators.base.Estimator`.
-
-        The answer is in closed form: ``start`` and ``rng`` are taken and make no difference.
-        """
-        check_rank(self.rank, tasks)
+    def _fit(
+        self, tasks: TaskData, start: Estimate | None, rng: RandomSource, history: HistoryWriter
+    ) -> Solution:
         d = tasks.dim
         mean = tasks.squared_moment() / tasks.n_rows
         _, vectors = scipy.linalg.eigh(mean, subset_by_index=(d - self.rank, d - 1))
         B = np.asarray(vectors)
         solved = tasks.least_squares(B)
-        record = Record(1, truth, progress)
-        record.note(float(solved.costs.sum()), B, solved.weights)
-        status = Status(outcome="converged", message="solved directly", iterations=0)
-        return finished(
-            tasks,
-            B,
-            solved.weights,
-            status=status,
-            record=record,
-            estimator=type(self).__name__,
-            rank=self.rank,
-        )
+        return solved_directly(B, solved.weights, float(solved.costs.sum()), history)

@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtrs
 
 from cobandits.estimate import Status
-from cobandits.estimators.base import Record
-from cobandits.kernels import Fit, Ridge
+from cobandits.estimators.base import HistoryWriter, ended
+from cobandits.kernels import Fit, RidgePenalty
 from cobandits.linalg import inverse_cholesky, inverse_definite, leading_left_vectors, orthonormal
 from cobandits.tasks import TaskData
 
-__all__ = ["Projection", "Scaling", "Solution"]
+__all__ = ["Minimum", "Projection", "Scaling"]
 
 Floats = NDArray[np.floating]
 
-_PAIRS = 6  # of L-BFGS
-_LONGEST_STEP = 1.0  # in B, whose columns have norm 1: a longer one may leave the basin
-_SUFFICIENT = 1e-4  # share of the promised fall that a step must give
+_PAIRS = 6  # memory of L-BFGS
+_LONGEST_STEP = 1.0  # in B, whose columns have norm 1: longer ones may leave the basin
+_SUFFICIENT = 1e-4  # share of the predicted decrease that a step must achieve (Armijo)
 _CURVATURE = 1e-10  # least cosine between a step and its change of gradient
-_MOST_TRIALS = 30  # of step lengths
-_STALLED = 1e-6  # share of the cost: a promise below it may be lost in rounding
-_SMALL_MEANS = 0.5  # most that means add to mean squares of 1, in any direction, to be left out
-_LIFT = 1e-10  # of a diagonal, so that a matrix can be inverted
+_MOST_TRIALS = 30  # step lengths tried in a line search
+_STALLED = 1e-6  # share of the cost; a smaller predicted decrease may be rounding error
+_SMALL_MEANS = 0.5  # between-task second moment below which means are ignored
+_LIFT = 1e-10  # added to a diagonal, so that the matrix can be inverted
 
 
-class Solution(NamedTuple):
+class Minimum(NamedTuple):
     """Where a descent ended."""
 
     basis: Floats  # (d, r), orthonormal
     weights: Floats  # (r, T)
     cost: float
     status: Status
-    record: Record
+    history: HistoryWriter
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,12 +49,12 @@ class Projection:
     """
 
     tasks: TaskData
-    ridge: Ridge
+    ridge: RidgePenalty
     scaling: Scaling
 
     @classmethod
-    def of(cls, tasks: TaskData, ridge: Ridge) -> Projection:
-        """Take the cost of these tasks, with a ridge a task and feature."""
+    def of(cls, tasks: TaskData, ridge: RidgePenalty) -> Projection:
+        """Return the cost of these tasks with a ridge, one number or one per feature."""
         return cls(tasks=tasks, ridge=ridge, scaling=Scaling.of(tasks, ridge))
 
     def at(self, B: Floats) -> float:
@@ -62,51 +62,55 @@ class Projection:
         return float(self.tasks.least_squares(B, self.ridge).costs.sum())
 
     def descend(
-        self, start: Floats, record: Record, *, iterations: int, tolerance: float
-    ) -> Solution:
-        """Go down from ``start`` until no step promises to lower the cost by much.
+        self, start: Floats, history: HistoryWriter, *, iterations: int, tolerance: float
+    ) -> Minimum:
+        """Descend from ``start`` until the predicted decrease is small.
 
-        ``B`` is, on the way, the basis for features in units of their root mean square.
+        During the descent ``B`` is the basis for features divided by their root mean square.
         """
         units = self.scaling.units[:, None]  # (d, 1)
         B = np.ascontiguousarray(orthonormal(start * units))
         fit = self._scaled_fit(B)
         cost = float(fit.costs.sum())
-        memory = _Memory(B.size)
-        rounding = self.tasks.rounding
-        iteration = 0
-
-        def ended(outcome: Literal["converged", "limit", "refused"], message: str) -> Solution:
-            basis = orthonormal(B / units)
-            status = Status(outcome=outcome, message=message, iterations=iteration)
-            if fit.determined:
-                weights = basis.T @ (B / units) @ fit.weights
-                return Solution(basis, weights, cost, status, record)
-            final = self.tasks.least_squares(basis, self.ridge)  # of least norm in this basis
-            return Solution(basis, final.weights, float(final.costs.sum()), status, record)
-
-        while True:
-            record.note(cost, B / units, fit.weights)
+        memory, rounding = _Memory(B.size), self.tasks.rounding
+        iteration, status = 0, None
+        while status is None:
+            history.note(cost, B / units, fit.weights)
             if cost <= rounding:
-                return ended("converged", "the rows are fitted exactly")
+                status = ended("converged", "the rows are fitted exactly", iteration)
+                continue
             inverse = self.scaling.inverse(fit.weights)
-            direction, promise = memory.direction(fit.gradient, inverse)
-            if promise <= tolerance * cost:
-                return ended("converged", "no step lowers the cost further")
+            direction, decrease = memory.direction(fit.gradient, inverse)
+            if decrease <= tolerance * cost:
+                status = ended("converged", "no step lowers the cost further", iteration)
+                continue
             if iteration >= iterations:
-                return ended("limit", "raise iterations")
-            found = self._search(B, cost, direction, promise)
+                status = ended("limit", "raise iterations", iteration)
+                continue
+            found = self._search(B, cost, direction, decrease)
             if found is None and len(memory.steps):  # once more, along the plain scaled gradient
                 memory = _Memory(B.size)
-                direction, promise = memory.direction(fit.gradient, inverse)
-                found = self._search(B, cost, direction, promise)
-            if found is None and promise <= _STALLED * cost:
-                return ended("converged", "the cost is at the limit of its precision")
+                direction, decrease = memory.direction(fit.gradient, inverse)
+                found = self._search(B, cost, direction, decrease)
             if found is None:
-                return ended("refused", "no step lowers the cost; scale the features or set ridge")
+                status = _without_a_step(decrease, cost, iteration)
+                continue
             B_next, fit_next, cost = found
             memory.add(B_next - B, fit_next.gradient - fit.gradient)
             B, fit, iteration = B_next, fit_next, iteration + 1
+        return self._minimum(B, fit, cost, status, history)
+
+    def _minimum(
+        self, B: Floats, fit: Fit, cost: float, status: Status, history: HistoryWriter
+    ) -> Minimum:
+        """Return the end of a descent, with an orthonormal basis for the features as they are."""
+        units = self.scaling.units[:, None]
+        basis = orthonormal(B / units)
+        if fit.determined:
+            weights = basis.T @ (B / units) @ fit.weights
+            return Minimum(basis, weights, cost, status, history)
+        final = self.tasks.least_squares(basis, self.ridge)  # of least norm in this basis
+        return Minimum(basis, final.weights, float(final.costs.sum()), status, history)
 
     def _scaled_fit(self, B: Floats) -> Fit:
         """Return the best weights, their costs and half the gradient, for scaled features."""
@@ -115,21 +119,29 @@ class Projection:
         return fit._replace(gradient=np.divide(fit.gradient, units, order="C"))
 
     def _search(
-        self, B: Floats, cost: float, direction: Floats, promise: float
+        self, B: Floats, cost: float, direction: Floats, decrease: float
     ) -> tuple[Floats, Fit, float] | None:
-        """Return the first point along ``direction`` whose cost is enough lower, and its cost."""
+        """Return the first point along ``direction`` with a sufficiently lower cost."""
         length = 1.0
         for _ in range(_MOST_TRIALS):
             B_next = B + length * direction
             fit = self._scaled_fit(B_next)
             cost_next = float(fit.costs.sum())
             change = cost_next - cost
-            if change <= -_SUFFICIENT * length * promise:
+            if change <= -_SUFFICIENT * length * decrease:
                 return B_next, fit, cost_next
             # the least point of the parabola through the two costs and the slope
-            excess = change + 2 * length * promise if np.isfinite(change) else np.inf
-            length *= min(0.5, max(0.1, length * promise / excess))
+            excess = change + 2 * length * decrease if np.isfinite(change) else np.inf
+            length *= min(0.5, max(0.1, length * decrease / excess))
         return None
+
+
+def _without_a_step(decrease: float, cost: float, iteration: int) -> Status:
+    """Return the status of a descent that finds no step to take."""
+    if decrease <= _STALLED * cost:
+        return ended("converged", "the cost is at the limit of its precision", iteration)
+    advice = "no step lowers the cost; scale the features or set ridge"
+    return ended("refused", advice, iteration)
 
 
 class _Memory:
@@ -148,18 +160,18 @@ class _Memory:
             self.products = self.steps @ self.changes.T
 
     def direction(self, gradient: Floats, inverse: _Inverse) -> tuple[Floats, float]:
-        """Return the step to try and by how much its full length promises to lower the cost."""
+        """Return the step to try, and the decrease of the cost that it predicts to first order."""
         g = gradient.ravel()
         p = self._two_loops(g, inverse) if len(self.steps) else inverse(g)
         p *= _LONGEST_STEP / max(float(np.sqrt(p @ p)), _LONGEST_STEP)
         return -p.reshape(gradient.shape), float(g @ p)
 
     def _two_loops(self, g: Floats, inverse: _Inverse) -> Floats:
-        """Return the two-loop recursion, each loop as the triangular system that it solves."""
+        """Return the result of the two-loop recursion, with each loop as a triangular system."""
         S, Y, R = self.steps, self.changes, self.products
         shares = dtrtrs(R, S @ g)[0]
         p = inverse(g - shares @ Y)
-        # the length that the last step suggests, but none shorter than that of the scaling
+        # the usual initial scaling from the last pair, but at least 1
         p *= max(float(R[-1, -1] / (Y[-1] @ inverse(Y[-1]))), 1.0)
         p += dtrtrs(R, R.diagonal() * shares - Y @ p, trans=1)[0] @ S
         return p
@@ -178,9 +190,9 @@ class _Inverse(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scaling:
-    """Second moments of the features, which make the cost near spherical in ``B``.
+    """Second moments of the features, which precondition the cost in ``B``.
 
-    They are those of features in units of their root mean square.
+    They are those of features divided by their root mean square.
     """
 
     counts: NDArray[np.int64]  # (T,)
@@ -190,8 +202,8 @@ class Scaling:
     inverse_moment: Floats  # (d, d), inverse of the mean of phi phi'
 
     @classmethod
-    def of(cls, tasks: TaskData, ridge: Ridge = 0.0) -> Scaling:
-        """Take the moments of the features of all tasks together, with a ridge as if rows."""
+    def of(cls, tasks: TaskData, ridge: RidgePenalty = 0.0) -> Scaling:
+        """Compute the moments over all tasks; a ridge counts like rows."""
         counts, averages = tasks.counts, tasks.averages()
         units = np.sqrt(np.where(averages.squares > 0, averages.squares, 1.0))
         means = averages.features / units[:, None]
@@ -212,24 +224,24 @@ class Scaling:
         )
 
     def ridge(self, share: float) -> Floats:
-        """Return the ridge of each feature, (d,), that weighs as this share of a task's rows."""
+        """Return the ridge per feature, (d,), that weighs as this share of a task's rows."""
         return np.asarray(share * self.counts.mean() * self.units**2)
 
     def start(self, rank: int) -> Floats:
-        """Return the top directions of the tasks' covariances of features and reward.
+        """Return the top directions of the covariances of features and reward, (d, r).
 
-        The spectral start of Algorithm 2, whitened and with each task's means taken out,
-        so that it does not depend on the features' scale, correlation and mean.
+        This is the spectral start of Algorithm 2 with whitened features and without each
+        task's means, so that it does not depend on the features' scale, correlation and mean.
         """
         return self.directions(self.moments, rank)
 
     def directions(self, moments: Floats, rank: int) -> Floats:
-        """Return the basis whose span predicts ``moments``, (d, T), best, (d, r)."""
+        """Return the (d, r) basis whose span best predicts ``moments``, (d, T)."""
         vectors = leading_left_vectors(self._whitened(moments), rank)
         return orthonormal(self.inverse_root @ vectors / self.units[:, None])
 
     def strength(self, G: Floats) -> float:
-        """Return the variance of a noise whose pulled-back rows would be as strong as ``G``.
+        """Return the variance of noise that would give a ``G`` of this size.
 
         ``G`` is ``[Phi_t' e_t]``, (d, T). For noise of variance v, the whitened columns over
         sqrt(n_t) have independent entries of variance v, and the largest singular value of

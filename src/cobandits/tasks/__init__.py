@@ -1,8 +1,8 @@
 """The data of many tasks: their rows, or the sufficient statistics of their rows.
 
-``TaskRows`` keeps every row, a task's rows side by side; tasks may have any number of
-them. ``TaskStatistics`` keeps ``Phi'Phi``, ``Phi'y`` and ``y'y`` of each task, and its
-memory does not grow with rows. Estimators take either, as ``TaskData``.
+``TaskRows`` keeps every row, sorted by task; tasks may have different numbers of rows.
+``TaskStatistics`` keeps ``Phi'Phi``, ``Phi'y`` and ``y'y`` per task; its memory does not grow
+with the number of rows. Estimators take either, as ``TaskData``.
 """
 
 from cobandits.tasks.base import TaskData

@@ -3,50 +3,48 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cobandits.errors import DataError, UnknownTaskError
-from cobandits.frames import Frame, columns_of, is_nan, plain_labels, read_frame
-from cobandits.kernels import Fit, Ridge
+from cobandits.frames import Frame, columns_of, read_frame
+from cobandits.kernels import Fit, RidgePenalty
+from cobandits.tasks.checks import Codes, Floats, Labels, checked_rows, encoded
 
-__all__ = ["Averages", "Codes", "Floats", "TaskData", "check_finite", "checked_rows"]
+__all__ = ["Averages", "TaskData"]
 
-Floats = NDArray[np.floating]
-Codes = NDArray[np.int64]
-Labels = Iterable[Hashable] | NDArray[Any]
-
-_CONSTANT = 1e-12  # share of a mean square that is no variance
+_CONSTANT = 1e-12  # variance, as a share of the mean square, below which a feature is constant
 _FREE = 1e-6  # share of the penalty that a constant feature pays
 
 
 class Averages(NamedTuple):
-    """Means over the rows of each task, and of squares over those of all."""
+    """Means over the rows of each task, and mean squares over all rows."""
 
     features: Floats  # (d, T)
     rewards: Floats  # (T,)
-    products: Floats  # (d, T), of features and reward
-    squares: Floats  # (d,), of each feature over all rows
+    products: Floats  # (d, T), of feature times reward
+    squares: Floats  # (d,), mean square of each feature over all rows
 
 
 class TaskData(ABC):
-    """Rows (feature vector, reward) of many tasks: ``TaskRows``, or ``TaskStatistics`` of them.
+    """The data of many tasks: every row (``TaskRows``), or ``TaskStatistics`` of the rows.
 
     Make one of the two with :meth:`from_arrays`, :meth:`from_stacked`, :meth:`from_frame`
     or :meth:`from_file`; add rows with :meth:`add`; call :meth:`compact` to keep statistics
     in place of rows where that is smaller.
+
+    Estimators use the methods of this class alone. What needs single rows (cross-validation,
+    sample splitting) is refused by data that have none.
     """
 
     def __new__(cls, *_: object, **__: object) -> Self:
-        """Refuse to make a ``TaskData`` that is neither of the two."""
+        """Refuse to make a plain ``TaskData``."""
         if cls is TaskData:
-            raise TypeError(
-                "TaskData is what two kinds of data share; make a TaskRows, or a TaskStatistics"
-            )
+            raise TypeError("TaskData is abstract; make a TaskRows, or a TaskStatistics")
         return super().__new__(cls)
 
     def __init__(self, dim: int, feature_names: Sequence[str] | None = None) -> None:
@@ -69,14 +67,14 @@ class TaskData(ABC):
         *,
         feature_names: Sequence[str] | None = None,
     ) -> Self:
-        """Make one from flat arrays, (n, d) and (n,), with a label of any hashable kind a row.
+        """Make one from flat arrays, (n, d) and (n,), and one hashable task label per row.
 
-        An array of times gives labels of Python's own kind, ``date`` or ``datetime``. Rows
-        that are sorted by task already are not copied.
+        An array of times gives labels of Python's own kind, ``date`` or ``datetime``. The
+        rows are copied; they need not be sorted by task.
         """
         Phi, y = checked_rows(features, rewards)
         data = cls(Phi.shape[1], feature_names)
-        data._append(Phi, y, *data._encode(tasks, len(y)))
+        data._append(Phi, y, *encoded(tasks, len(y), {}))
         data._merge()
         return data
 
@@ -84,7 +82,7 @@ class TaskData(ABC):
     def from_stacked(
         cls, features: ArrayLike, rewards: ArrayLike, labels: Sequence[Hashable] | None = None
     ) -> Self:
-        """Make one from equally many rows a task, (T, n, d) and (T, n), labelled 0 to T - 1."""
+        """Make one from n rows per task, (T, n, d) and (T, n), by default labelled 0 to T - 1."""
         Phi, y = np.asarray(features), np.asarray(rewards)
         if Phi.ndim != 3 or y.shape != Phi.shape[:2]:
             raise DataError(
@@ -93,7 +91,7 @@ class TaskData(ABC):
         T, n, d = Phi.shape
         labels = range(T) if labels is None else labels
         if len(labels) != T or len(set(labels)) != T:
-            raise DataError(f"expected {T} different labels, one a task")
+            raise DataError(f"expected {T} different labels, one per task")
         data = cls(d)
         rows, values = checked_rows(Phi.reshape(T * n, d), y.reshape(T * n))
         data._append(rows, values, np.repeat(np.arange(T), n), labels)
@@ -142,23 +140,28 @@ class TaskData(ABC):
 
     @property
     def n_tasks(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks, T."""
         return len(self._codes)
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are in all."""
+        """The number of rows of all tasks."""
         return int(self.counts.sum())
 
     @property
     @abstractmethod
     def counts(self) -> Codes:
-        """Rows of each task, (T,)."""
+        """The number of rows per task, (T,)."""
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Memory of the data itself."""
+        """The size of the data in bytes."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[np.floating]:
+        """The floating-point type that the data are kept in."""
 
     @property
     @abstractmethod
@@ -168,7 +171,7 @@ class TaskData(ABC):
     @property
     @abstractmethod
     def rounding(self) -> float:
-        """The total cost that is no more than rounding error."""
+        """The total squared error below which a fit is exact up to rounding."""
 
     def code(self, label: Hashable) -> int:
         """Return the number of the task with this label."""
@@ -184,36 +187,16 @@ class TaskData(ABC):
         Phi, y = checked_rows(features, rewards)
         if Phi.shape[1] != self.dim:
             raise DataError(f"expected rows of {self.dim} features, got {Phi.shape[1]}")
-        self._append(Phi.copy(), y.copy(), *self._encode(tasks, len(y)))
+        self._append(Phi.copy(), y.copy(), *encoded(tasks, len(y), self._codes))
 
     def _append(self, Phi: Floats, y: Floats, codes: Codes, fresh: Sequence[Hashable]) -> None:
         n_tasks = self.n_tasks + len(fresh)
         self._take(Phi, y, codes, n_tasks)
         self._codes.update(zip(fresh, range(self.n_tasks, n_tasks), strict=True))
 
-    def _encode(self, tasks: Labels, n_rows: int) -> tuple[Codes, list[Hashable]]:
-        """Return a code a row, and the labels not seen before in the order of their codes."""
-        values = plain_labels(tasks).tolist() if isinstance(tasks, np.ndarray) else list(tasks)
-        if len(values) != n_rows:
-            raise DataError(f"{len(values)} task labels for {n_rows} rows; give one a row")
-        fresh: dict[Hashable, int] = {}
-        known, start = self._codes, len(self._codes)
-
-        def code_of(label: Hashable) -> int:
-            code = known.get(label)
-            return fresh.setdefault(label, start + len(fresh)) if code is None else code
-
-        try:
-            codes = np.fromiter((code_of(label) for label in values), np.int64, n_rows)
-        except TypeError as error:
-            raise DataError(f"task labels must be hashable: {error}") from error
-        if any(is_nan(label) for label in fresh):
-            raise DataError("a task label is NaN; drop those rows or give them a label")
-        return codes, list(fresh)
-
     @abstractmethod
     def _merge(self) -> None:
-        """Bring what was added to its tasks, where that was put off."""
+        """Sort added rows to their tasks, if that was put off."""
 
     @abstractmethod
     def _take(self, Phi: Floats, y: Floats, codes: Codes, n_tasks: int) -> None:
@@ -222,7 +205,7 @@ class TaskData(ABC):
     # ---- what estimators compute with
 
     @abstractmethod
-    def least_squares(self, B: Floats, ridge: Ridge = 0.0) -> Fit:
+    def least_squares(self, B: Floats, ridge: RidgePenalty = 0.0) -> Fit:
         """Solve every task in the span of ``B``; see :func:`cobandits.kernels.least_squares`."""
 
     @abstractmethod
@@ -246,10 +229,10 @@ class TaskData(ABC):
         """Return the mean square of each feature over all rows, (d,)."""
 
     def penalty_scale(self) -> Floats:
-        """Return what a ridge is best proportional to, (d,): the features' mean squares.
+        """Return the weight of each feature in a ridge penalty, (d,): its mean square.
 
-        So their units do not matter. A feature that is constant is an intercept, which a
-        ridge should not draw to 0: it counts next to nothing.
+        With these weights the units of the features do not matter. A constant feature is an
+        intercept, which should not be shrunk, so its weight is close to 0.
         """
         averages = self.averages()
         squares = averages.squares
@@ -261,8 +244,8 @@ class TaskData(ABC):
     def covariance(self, averages: Averages, *, centred: bool = True) -> Floats:
         """Return the features' covariance around their tasks' means, (d, d).
 
-        From rows this is an estimate from evenly spread ones, enough to scale features. If
-        not ``centred``, its correlations may be those around 0, which are quicker to have.
+        Rows estimate it from a sample, which is enough to scale features. If not
+        ``centred``, correlations may be taken around 0, which is faster.
         """
 
     @abstractmethod
@@ -270,43 +253,38 @@ class TaskData(ABC):
         """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
 
     @abstractmethod
-    def ridge(self, penalty: Ridge) -> Floats:
+    def ridge(self, penalty: RidgePenalty) -> Floats:
         """Return each task's ridge regression, (d, T); see :func:`cobandits.kernels.ridge`."""
+
+    # ---- what needs single rows: refused where there are none
+
+    @abstractmethod
+    def leave_one_out_errors(self, penalties: Floats, units: Floats) -> Floats:
+        """Return the squared leave-one-out error of ridge regression per task, by penalty.
+
+        Each row is predicted from the other rows of its task. Errors are summed over the rows
+        of all tasks, (len(penalties),).
+
+        Parameters
+        ----------
+        penalties : (k,)
+            For features divided by ``units``.
+        units : (d,)
+        """
+
+    @abstractmethod
+    def cross_validation(
+        self, n_folds: int, rng: np.random.Generator
+    ) -> Iterator[tuple[TaskData, TaskData]]:
+        """Yield the training data and the held-out data of each fold; all have every task.
+
+        Each task's rows are dealt to the folds at random, as evenly as possible.
+        """
+
+    @abstractmethod
+    def split(self, n_parts: int, rng: np.random.Generator) -> Sequence[TaskData]:
+        """Return disjoint random parts with about as many rows of each task (sample splitting)."""
 
     @abstractmethod
     def compact(self) -> TaskData:
-        """Return these data in the form that is smaller: as they are, or as statistics."""
-
-
-def checked_rows(features: ArrayLike, rewards: ArrayLike) -> tuple[Floats, Floats]:
-    """Return features (n, d) and rewards (n,) as finite floats of one type, or refuse them."""
-    Phi, y = np.asarray(features), np.asarray(rewards)
-    if Phi.ndim != 2 or y.ndim != 1 or len(Phi) != len(y):
-        raise DataError(f"expected features (n, d) and rewards (n,), got {Phi.shape} and {y.shape}")
-    if not len(y):
-        raise DataError("no rows; give at least one")
-    if Phi.dtype != np.float32:
-        Phi = _as_floats(Phi, "features")
-    with np.errstate(over="ignore"):  # too large for float32: infinite, and refused below
-        y = _as_floats(y, "rewards").astype(Phi.dtype, copy=False)
-    check_finite(Phi, "features")
-    check_finite(y, "rewards")
-    return Phi, y
-
-
-def check_finite(values: Floats, name: str) -> None:
-    """Refuse values that are NaN or infinite, and say where the first is."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        suspicious = not np.isfinite(values.sum())  # may also be an overflow of the sum
-    if suspicious and not np.isfinite(values).all():
-        row = int(np.argwhere(~np.isfinite(values))[0][0])
-        raise DataError(
-            f"{name} hold a NaN or an infinite value, first in row {row}; "
-            "fill it in or drop the row"
-        )
-
-
-def _as_floats(values: NDArray[Any], name: str) -> NDArray[np.float64]:
-    if values.dtype.kind not in "biuf":
-        raise DataError(f"{name} must be real numbers, got values of type {values.dtype}")
-    return values.astype(np.float64, copy=False)
+        """Return the data in the smaller form: as they are, or as statistics."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cobandits import kernels
-from cobandits.tasks.base import Averages, Codes, Floats, TaskData
+from cobandits.tasks.base import Averages, TaskData
+from cobandits.tasks.checks import Codes, Floats
+from cobandits.tasks.leave_one_out import ridge_errors
 from cobandits.tasks.statistics import TaskStatistics
 
 __all__ = ["TaskRows"]
 
 _CACHE_LINE = 64  # bytes
-_KEPT = 0.8  # share of a sampled correlation
-_RESOLVED = 1e-8  # share of a mean square, above which a variance survives a subtraction
-_ROWS_A_FEATURE = 16  # enough rows to estimate a covariance that only scales features
+_KEPT = 0.8  # sampled correlations are shrunk to this share
+_RESOLVED = 1e-8  # share of a mean square; a smaller variance is lost in the subtraction
+_ROWS_PER_FEATURE = 16  # sampled for a covariance that only scales features
 
 
 class TaskRows(TaskData):
@@ -43,7 +46,7 @@ class TaskRows(TaskData):
         self._pending.append((Phi, y, codes))  # merged when they are read: adding is cheap
 
     def _merge(self) -> None:
-        """Bring pending rows to their tasks; a task's rows keep the order they came in."""
+        """Sort pending rows to their tasks; within a task, rows stay in the order they came in."""
         if not self._pending and len(self._offsets) == self.n_tasks + 1:
             return
         owners = np.repeat(np.arange(len(self._offsets) - 1), np.diff(self._offsets))
@@ -83,14 +86,19 @@ class TaskRows(TaskData):
 
     @property
     def counts(self) -> Codes:
-        """Rows of each task, (T,)."""
+        """The number of rows per task, (T,)."""
         return self._counts[: self.n_tasks].copy()
 
     @property
     def nbytes(self) -> int:
-        """Memory of the rows and rewards."""
+        """The size of the rows and rewards in bytes."""
         parts = [(self._rows, self._rewards), *(part[:2] for part in self._pending)]
         return sum(Phi.nbytes + y.nbytes for Phi, y in parts)
+
+    @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """The floating-point type of the rows."""
+        return self.rows.dtype
 
     @property
     def squares(self) -> NDArray[np.float64]:
@@ -100,15 +108,17 @@ class TaskRows(TaskData):
 
     @property
     def rounding(self) -> float:
-        """The total cost that is no more than rounding error."""
+        """The total squared error below which a fit is exact up to rounding."""
         eps = float(np.finfo(self.rows.dtype).eps)
         y = self.rewards.astype(np.float64, copy=False)
         return 100 * self.dim * eps**2 * float(y @ y)
 
     def folds(self, n_folds: int, rng: np.random.Generator) -> Codes:
-        """Deal each task's rows at random to ``n_folds`` hands, as evenly as they go, (n_rows,).
+        """Return the number of the fold of each row, (n_rows,).
 
-        A task goes on where the last one ended, so single rows do not all go to one hand.
+        Each task's rows are dealt to ``n_folds`` folds at random, as evenly as possible. A
+        task continues with the fold after the last task's, so that tasks with a single row do
+        not all end up in the same fold.
         """
         order = np.lexsort((rng.random(self.n_rows), self.owners))
         dealt = np.empty(self.n_rows, np.int64)
@@ -116,13 +126,36 @@ class TaskRows(TaskData):
         return dealt % n_folds
 
     def select(self, mask: NDArray[np.bool_]) -> TaskRows:
-        """Return the rows where ``mask``, (n_rows,), is true; all tasks stay, some maybe empty."""
+        """Return the rows where ``mask``, (n_rows,), is true; every task stays, even if empty."""
         part = TaskRows(self.dim, self.feature_names)
         part._append(self.rows[mask], self.rewards[mask], self.owners[mask], self.labels)
         part._merge()
         return part
 
-    def least_squares(self, B: Floats, ridge: kernels.Ridge = 0.0) -> kernels.Fit:
+    def leave_one_out_errors(self, penalties: Floats, units: Floats) -> Floats:
+        """Return the squared leave-one-out error of ridge regression per task, by penalty."""
+        errors = np.zeros(len(penalties))
+        for first, last in pairwise(self.offsets):
+            errors += ridge_errors(
+                self.rows[first:last] / units, self.rewards[first:last], penalties
+            )
+        return errors
+
+    def cross_validation(
+        self, n_folds: int, rng: np.random.Generator
+    ) -> Iterator[tuple[TaskRows, TaskRows]]:
+        """Yield the training rows and the held-out rows of each fold; all have every task."""
+        folds = self.folds(n_folds, rng)
+        for fold in range(min(n_folds, self.n_rows)):
+            held = folds == fold
+            yield self.select(~held), self.select(held)
+
+    def split(self, n_parts: int, rng: np.random.Generator) -> list[TaskRows]:
+        """Return disjoint random parts with about as many rows of each task (sample splitting)."""
+        parts = self.folds(n_parts, rng)
+        return [self.select(parts == part) for part in range(n_parts)]
+
+    def least_squares(self, B: Floats, ridge: kernels.RidgePenalty = 0.0) -> kernels.Fit:
         """Solve every task in the span of ``B``; see :func:`cobandits.kernels.least_squares`."""
         self._merge()
         return kernels.least_squares(self._rows, self._rewards, self._offsets, B, ridge)
@@ -143,8 +176,8 @@ class TaskRows(TaskData):
         y = self.rewards
         kept = np.where(y**2 <= largest_square, y, 0)[:, None]
         total = np.zeros((self.dim, self.dim))
-        for block in kernels.blocks(len(y), self.dim * self.rows.itemsize):
-            weighted = self.rows[block] * kept[block]
+        for chunk in kernels.chunks(len(y), self.dim * self.rows.itemsize):
+            weighted = self.rows[chunk] * kept[chunk]
             total += weighted.T @ weighted
         return total
 
@@ -169,10 +202,10 @@ class TaskRows(TaskData):
     def covariance(self, averages: Averages, *, centred: bool = True) -> Floats:
         """Return the features' covariance around their tasks' means, (d, d).
 
-        Variances are those of all rows. Correlations are those of evenly spread rows, drawn
-        towards 0, so that a feature that is rare or absent there does no harm.
+        Variances are taken from all rows, correlations from every k-th row. Correlations are
+        shrunk, so that a feature that is rare or absent in the sample does no harm.
         """
-        every = max(1, self.n_rows // (_ROWS_A_FEATURE * self.dim))
+        every = max(1, self.n_rows // (_ROWS_PER_FEATURE * self.dim))
         rows, means = self.rows[::every], averages.features
         if centred or rows.dtype != np.float64:
             C = _scatter(rows, means.T, self.owners[::every])
@@ -191,25 +224,23 @@ class TaskRows(TaskData):
     def gram(self) -> Floats:
         """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
         total = np.zeros((self.dim, self.dim))
-        for block in kernels.blocks(self.n_rows, self.dim * total.itemsize):
-            Phi = self.rows[block].astype(np.float64, copy=False)
+        for chunk in kernels.chunks(self.n_rows, self.dim * total.itemsize):
+            Phi = self.rows[chunk].astype(np.float64, copy=False)
             total += Phi.T @ Phi
         return total
 
-    def ridge(self, penalty: kernels.Ridge) -> Floats:
+    def ridge(self, penalty: kernels.RidgePenalty) -> Floats:
         """Return each task's ridge regression, (d, T); see :func:`cobandits.kernels.ridge`."""
         return kernels.ridge(self.rows, self.rewards, self.offsets, penalty)
 
     def compact(self) -> TaskData:
-        """Return these data in the form that is smaller: as they are, or as statistics."""
+        """Return the data in the smaller form: as they are, or as statistics."""
         statistics_bytes = self.n_tasks * (self.dim + 1) ** 2 * 8
         return self if self.nbytes <= statistics_bytes else self.statistics()
 
     def statistics(self) -> TaskStatistics:
-        """Return the statistics of these rows, task by task in the same order."""
-        statistics = TaskStatistics(self.dim, self.feature_names)
-        statistics._append(self.rows, self.rewards, self.owners, self.labels)
-        return statistics
+        """Return the statistics of these rows, with the tasks in the same order."""
+        return TaskStatistics.of(self)
 
 
 def _scatter(rows: Floats, means: Floats, owners: Codes) -> Floats:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cobandits import kernels
 from cobandits.errors import DataError
-from cobandits.tasks.base import Averages, Codes, Floats, TaskData
+from cobandits.tasks.base import Averages, TaskData
+from cobandits.tasks.checks import Codes, Floats
+
+if TYPE_CHECKING:
+    from cobandits.tasks.rows import TaskRows
 
 __all__ = ["TaskStatistics"]
 
-_RESOLVED = 1e-12  # share of a sum of squares, above which a variance survives a subtraction
+_RESOLVED = 1e-12  # share of a sum of squares; a smaller variance is lost in the subtraction
+_NO_CROSS_VALIDATION = (
+    "cross-validation needs rows, not statistics; keep the rows, or give the penalty as a number"
+)
 
 
 class TaskStatistics(TaskData):
-    """Sufficient statistics of each task: what least squares needs, whatever the rows.
+    """Sufficient statistics of each task: all that least squares needs of its rows.
 
-    Rows are not kept, so what needs single rows is not possible: truncation of large
-    rewards (it is left out), sample splitting and cross-validation (they are refused).
+    Rows are not kept, so what needs single rows is not possible: rewards are not truncated,
+    and sample splitting and cross-validation are refused.
 
     >>> statistics = TaskStatistics(dim=2)
     >>> statistics.add([[1.0, 0.0], [1.0, 1.0]], [1.0, 3.0], ["a", "a"])
@@ -41,8 +49,15 @@ class TaskStatistics(TaskData):
         }
         self._squared_moment: Floats = np.zeros((dim, dim))  # of all tasks together
 
+    @classmethod
+    def of(cls, tasks: TaskRows) -> TaskStatistics:
+        """Return the statistics of all rows, with the tasks in the same order."""
+        statistics = cls(tasks.dim, tasks.feature_names)
+        statistics._append(tasks.rows, tasks.rewards, tasks.owners, tasks.labels)
+        return statistics
+
     def _reserve(self, n_tasks: int) -> None:
-        """Make room for ``n_tasks`` tasks, and for some to come."""
+        """Make room for ``n_tasks`` tasks, and for some more."""
         room = len(self._store["counts"])
         if n_tasks > room:
             room = max(n_tasks, room + room // 4)
@@ -68,19 +83,19 @@ class TaskStatistics(TaskData):
         self._squared_moment = squared_moment
 
     def _merge(self) -> None:
-        """Do nothing: what is added is summed at once."""
+        """Do nothing: rows are summed as they are added."""
 
     def _part(self, name: str) -> Floats:
         return self._store[name][: self.n_tasks]
 
     @property
     def counts(self) -> Codes:
-        """Rows of each task, (T,)."""
+        """The number of rows per task, (T,)."""
         return self._part("counts").astype(np.int64)
 
     @property
     def nbytes(self) -> int:
-        """Memory of the statistics."""
+        """The size of the statistics in bytes."""
         return sum(array.nbytes for array in self._store.values()) + self._squared_moment.nbytes
 
     @property
@@ -89,16 +104,24 @@ class TaskStatistics(TaskData):
         return self._part("grams")
 
     @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """The floating-point type of the statistics."""
+        return self.grams.dtype
+
+    @property
     def squares(self) -> NDArray[np.float64]:
         """``y_t' y_t``, (T,)."""
         return self._part("squares").astype(np.float64, copy=False)
 
     @property
     def rounding(self) -> float:
-        """The total cost that is no more than rounding error: costs are differences here."""
+        """The total squared error below which a fit is exact up to rounding.
+
+        It is larger than for rows: squared errors are differences of larger numbers here.
+        """
         return float(10 * np.finfo(np.float64).eps * self.squares.sum())
 
-    def least_squares(self, B: Floats, ridge: kernels.Ridge = 0.0) -> kernels.Fit:
+    def least_squares(self, B: Floats, ridge: kernels.RidgePenalty = 0.0) -> kernels.Fit:
         """Solve every task in the span of ``B``; see :func:`cobandits.kernels.least_squares`."""
         return kernels.gram_least_squares(
             self._part("grams"), self._part("moments"), self.squares, B, ridge
@@ -144,12 +167,26 @@ class TaskStatistics(TaskData):
         """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
         return np.asarray(self._part("grams").sum(axis=0))
 
-    def ridge(self, penalty: kernels.Ridge) -> Floats:
+    def ridge(self, penalty: kernels.RidgePenalty) -> Floats:
         """Return each task's ridge regression, (d, T); see :func:`cobandits.kernels.ridge`."""
         return kernels.gram_ridge(self._part("grams"), self._part("moments"), penalty)
 
+    def leave_one_out_errors(self, penalties: Floats, units: Floats) -> Floats:
+        """Refuse: there are no rows to leave out."""
+        raise DataError(_NO_CROSS_VALIDATION)
+
+    def cross_validation(
+        self, n_folds: int, rng: np.random.Generator
+    ) -> Iterator[tuple[TaskData, TaskData]]:
+        """Refuse: there are no rows to hold out."""
+        raise DataError(_NO_CROSS_VALIDATION)
+
+    def split(self, n_parts: int, rng: np.random.Generator) -> Sequence[TaskData]:
+        """Refuse: there are no rows to split."""
+        raise DataError("sample splitting needs rows, not statistics; turn split off")
+
     def compact(self) -> TaskData:
-        """Return these data as they are: rows cannot be had back."""
+        """Return the data as they are: they cannot be turned back into rows."""
         return self
 
 
@@ -160,7 +197,7 @@ def _grown(held: Floats, length: int) -> Floats:
 
 
 def _sums(X: Floats, v: Floats) -> dict[str, Floats | float]:
-    """Return what rows (n, d) and rewards (n,) add to the statistics of their task."""
+    """Return the statistics of rows (n, d) and rewards (n,) of one task."""
     return {
         "grams": X.T @ X,
         "moments": v @ X,

@@ -1,0 +1,217 @@
+/* The hot loops over the posteriors of all tasks: learning rows, and choosing among arms.
+ *
+ * A task's covariance is P = S S' with S upper triangular. Column i of S has i + 1 numbers; the
+ * columns follow each other, so that a task has dim (dim + 1) / 2 numbers ("packed"). Plain C with
+ * the vector types of GCC and Clang.
+ */
+#pragma once
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__)
+#define TARGET __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define TARGET
+#endif
+
+#define LANES 4
+typedef double vec __attribute__((vector_size(LANES * sizeof(double)), aligned(sizeof(double)), may_alias));
+#define LOAD(p) (*(const vec *)(p))
+#define ARMS 5 /* at most at a time, so that a column is loaded once for all of them */
+
+INLINE double sum(vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+
+/* out[k * stride] = <a, b_k> for COUNT vectors b_k that are `pitch` apart. */
+INLINE void dots(const int COUNT, const double *restrict a, const double *restrict b, long pitch, long length,
+                 double *restrict out, long stride) {
+    vec acc[ARMS];
+    for (int k = 0; k < COUNT; k++) acc[k] = (vec){0};
+    long j = 0;
+    for (; j + LANES <= length; j += LANES) {
+        vec column = LOAD(a + j);
+        for (int k = 0; k < COUNT; k++) acc[k] += column * LOAD(b + k * pitch + j);
+    }
+    for (int k = 0; k < COUNT; k++) {
+        double s = sum(acc[k]);
+        for (long i = j; i < length; i++) s += a[i] * b[k * pitch + i];
+        out[k * stride] = s;
+    }
+}
+
+/* The same with wider steps, for vectors of all features. */
+#define WIDE 8
+typedef double wide __attribute__((vector_size(WIDE * sizeof(double)), aligned(sizeof(double)), may_alias));
+INLINE void wide_dots(const int COUNT, const double *restrict a, const double *restrict b, long pitch, long length,
+                      double *restrict out) {
+    wide acc[ARMS];
+    for (int k = 0; k < COUNT; k++) acc[k] = (wide){0};
+    long j = 0;
+    for (; j + WIDE <= length; j += WIDE) {
+        wide column = *(const wide *)(a + j);
+        for (int k = 0; k < COUNT; k++) acc[k] += column * *(const wide *)(b + k * pitch + j);
+    }
+    for (int k = 0; k < COUNT; k++) {
+        double s = ((acc[k][0] + acc[k][4]) + (acc[k][1] + acc[k][5])) + ((acc[k][2] + acc[k][6]) + (acc[k][3] + acc[k][7]));
+        for (long i = j; i < length; i++) s += a[i] * b[k * pitch + i];
+        out[k] = s;
+    }
+}
+
+/* Carlson's update of S (1973) for one row x with noise of variance 1, one pass over it.
+ *
+ * With f = S'x, alpha_i = 1 + f_1^2 + .. + f_i^2 and e_i = f_1 S_1 + .. + f_i S_i, column i becomes
+ * sqrt(alpha_{i-1} / alpha_i) S_i - f_i / sqrt(alpha_{i-1} alpha_i) e_{i-1}; the gain is
+ * P x / (1 + x'P x) = e_dim / alpha_dim. Leaves e_dim in e, and returns alpha_dim.
+ */
+INLINE double update_root(double *restrict column, const double *restrict x, long dim, double *restrict e) {
+    double alpha = 1;
+    memset(e, 0, sizeof(double) * dim);
+    for (long i = 0; i < dim; column += ++i) {
+        double f;
+        dots(1, column, x, 0, i + 1, &f, 1);
+        double next = alpha + f * f, inverse = 1 / sqrt(alpha * next), keep = alpha * inverse, turn = f * inverse;
+        for (long j = 0; j <= i; j++) {
+            double s = column[j];
+            column[j] = keep * s - turn * e[j];
+            e[j] += f * s;
+        }
+        alpha = next;
+    }
+    return alpha;
+}
+
+/* Learn one row x with reward y. Returns the log of alpha_dim. */
+INLINE double learn_row(double *restrict root, double *restrict mean, const double *restrict x, double y,
+                        long dim, double *restrict e) {
+    double predicted;
+    dots(1, mean, x, 0, dim, &predicted, 1);
+    double alpha = update_root(root, x, dim, e), step = (y - predicted) / alpha;
+    for (long j = 0; j < dim; j++) mean[j] += e[j] * step;
+    return log(alpha);
+}
+
+TARGET static void learn(double *roots, double *means, double *log_volumes, const int64_t *tasks,
+                         const double *rows, const double *rewards, long n_rows, long dim, double *scratch) {
+    long size = dim * (dim + 1) / 2;
+    for (long m = 0; m < n_rows; m++) {
+        int64_t t = tasks[m];
+        log_volumes[t] += learn_row(roots + t * size, means + t * dim, rows + m * dim, rewards[m], dim, scratch);
+    }
+}
+
+/* What heads are made of: see Heads in policies/heads.py. */
+typedef struct {
+    double *roots, *means, *log_volumes; /* of the posteriors, in dim directions */
+    double *thetas;                      /* (n_tasks, width): d features and an intercept */
+    const double *noises;                /* (n_tasks,) */
+    const double *directions;            /* (dim, width) */
+    long dim, width;
+} heads;
+
+/* Learn one row [x, y] of a task; tells its squared error and the expected one. */
+INLINE void learn_head(const heads *h, int64_t t, const double *restrict x, double *restrict square,
+                       double *restrict expected, double *restrict scratch) {
+    long dim = h->dim, width = h->width, i = 0;
+    double *restrict z = scratch, *restrict e = scratch + dim, *restrict theta = h->thetas + t * width;
+    double *restrict mean = h->means + t * dim;
+    double predicted, scale = 1 / sqrt(h->noises[t]);
+    wide_dots(1, theta, x, 0, width, &predicted);
+    double error = x[width] - predicted;
+    for (; i + 4 <= dim; i += 4) wide_dots(4, x, h->directions + i * width, width, width, z + i);
+    for (; i < dim; i++) wide_dots(1, x, h->directions + i * width, 0, width, z + i);
+    for (i = 0; i < dim; i++) z[i] *= scale;
+    double alpha = update_root(h->roots + t * (dim * (dim + 1) / 2), z, dim, e);
+    for (i = 0; i < dim; i++) {
+        e[i] *= error * scale / alpha;
+        mean[i] += e[i];
+    }
+    for (i = 0; i + 4 <= dim; i += 4) {
+        const double *restrict a = h->directions + i * width, *restrict b = a + width;
+        const double *restrict c = b + width, *restrict d = c + width;
+        for (long j = 0; j < width; j++) theta[j] += (e[i] * a[j] + e[i + 1] * b[j]) + (e[i + 2] * c[j] + e[i + 3] * d[j]);
+    }
+    for (; i < dim; i++)
+        for (long j = 0; j < width; j++) theta[j] += e[i] * h->directions[i * width + j];
+    h->log_volumes[t] += log(alpha);
+    *square = error * error;
+    *expected = h->noises[t] * alpha;
+}
+
+TARGET static void learn_heads(const heads *h, const int64_t *tasks, const double *rows, double *squares,
+                               double *expected, long n_rows, double *scratch) {
+    for (long m = 0; m < n_rows; m++)
+        learn_head(h, tasks[m], rows + m * (h->width + 1), squares + m, expected + m, scratch);
+}
+
+/* What decides whether an arm is known well enough: see Heads.greedy in policies/heads.py. */
+typedef struct {
+    double known;   /* over the rewards of a task: the share of an arm's variance that may be unknown */
+    double noise;   /* variance */
+    double outside; /* of the directions: variance of an arm before any reward */
+} limits;
+
+/* Whether more of an arm's variance is unknown than its task's n rewards should have left. */
+INLINE int is_unknown(const heads *h, const limits *most, int64_t t, double n, const double *restrict arm,
+                      double *restrict z) {
+    long dim = h->dim, width = h->width, i = 0;
+    const double *column = h->roots + t * (dim * (dim + 1) / 2);
+    for (; i + 4 <= dim; i += 4) wide_dots(4, arm, h->directions + i * width, width, width - 1, z + i);
+    for (; i < dim; i++) wide_dots(1, arm, h->directions + i * width, 0, width - 1, z + i);
+    double before = most->outside, variance = h->noises[t] - most->noise;
+    for (i = 0; i < dim; i++) {
+        z[i] += h->directions[i * width + width - 1];
+        before += z[i] * z[i];
+    }
+    for (i = 0; i < dim; column += ++i) {
+        double f;
+        dots(1, column, z, 0, i + 1, &f, 1);
+        variance += f * f;
+    }
+    return variance > most->known / n * before;
+}
+
+/* chosen[m] = the first of the best arms; -1 for tasks without rewards, and where an arm is unknown. */
+TARGET static long greedy(const heads *h, const limits *most, const int64_t *counts, const int64_t *tasks,
+                          const double *arms, int64_t *chosen, long n_asked, long n_arms, double *scratch) {
+    long left = 0, d = h->width - 1;
+    for (long m = 0; m < n_asked; m++) {
+        int64_t t = tasks[m];
+        int sampled = counts[t] < 1;
+        double best = 0;
+        for (long k = 0; k < n_arms && !sampled; k++) {
+            const double *arm = arms + (m * n_arms + k) * d;
+            double value;
+            wide_dots(1, h->thetas + t * h->width, arm, 0, d, &value);
+            if (k == 0 || value > best) best = value, chosen[m] = k;
+            sampled = counts[t] > most->known && is_unknown(h, most, t, counts[t], arm, scratch);
+        }
+        if (sampled) chosen[m] = -1, left++;
+    }
+    return left;
+}
+
+/* to[k * dim + i] = <column i, arm k> for COUNT arms and all columns of one root. */
+INLINE void spread_arms(const int COUNT, const double *restrict column, const double *restrict arms,
+                        double *restrict to, long dim) {
+    for (long i = 0; i < dim; column += ++i) dots(COUNT, column, arms, dim, i + 1, to + i, dim);
+}
+
+/* out[m] = arms[m] S, (n_arms, dim), for the task of each request m. */
+TARGET static void spread(const double *roots, const int64_t *tasks, const double *arms, double *out,
+                          long n_asked, long n_arms, long dim) {
+    long size = dim * (dim + 1) / 2;
+    for (long m = 0; m < n_asked; m++) {
+        const double *root = roots + tasks[m] * size;
+        for (long k = 0; k < n_arms;) {
+            const double *x = arms + (m * n_arms + k) * dim;
+            double *to = out + (m * n_arms + k) * dim;
+            long left = n_arms - k;
+            if (left == 5) spread_arms(5, root, x, to, dim), k += 5;
+            else if (left >= 4) spread_arms(4, root, x, to, dim), k += 4;
+            else if (left >= 2) spread_arms(2, root, x, to, dim), k += 2;
+            else spread_arms(1, root, x, to, dim), k += 1;
+        }
+    }
+}

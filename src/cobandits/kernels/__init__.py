@@ -1,0 +1,30 @@
+"""The hot loops: every task's least squares in a given basis, and its residuals.
+
+Everything that an estimator repeats is one of these passes over the data: over rows
+(``rows``), or over sufficient statistics (``grams``). On rows, a pass runs compiled
+(``compiled/_pass.c``) where the extension was built, and in batched NumPy where it was not.
+Both are single-threaded: what is parallel is the level above, processes over trials or cells.
+"""
+
+from cobandits.kernels.batches import chunks, turns
+from cobandits.kernels.grams import gram_least_squares, gram_residuals, gram_ridge
+from cobandits.kernels.normal import Fit, RidgePenalty
+from cobandits.kernels.rows import COMPILED, least_squares, pull_backs, residuals, ridge
+
+__all__ = [
+    "COMPILED",
+    "Fit",
+    "RidgePenalty",
+    "blocks",
+    "chunks",
+    "gram_least_squares",
+    "gram_residuals",
+    "gram_ridge",
+    "least_squares",
+    "pull_backs",
+    "residuals",
+    "ridge",
+    "turns",
+]
+
+blocks = chunks  # the name that policies and posteriors still import
