@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from benchmarks import literal
 from benchmarks.references import stacked
-from cobandits import environments, schedules
+from cobandits import environments
 from cobandits.decisions import Round
 from cobandits.environments import Environment, Synthetic
 from cobandits.lab.cells import Cell, Estimation, Simulation
 from cobandits.metrics import relative_error
+from cobandits.policies import schedules
 
 __all__ = [
     "TIMED_ITERATIONS",

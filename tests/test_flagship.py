@@ -215,9 +215,9 @@ def test_a_drift_trial_tells_when_a_change_was_noticed(monkeypatch: pytest.Monke
 class _Alarmed(Shared):
     """Notices changes in rounds 10, 13 and 14, counted from 1, of 4 tasks."""
 
-    def __init__(self, *, dim: int, n_tasks: int) -> None:
-        super().__init__(dim=dim, n_tasks=n_tasks)
-        self.changes = (9 * n_tasks, 12 * n_tasks, 13 * n_tasks)
+    @property
+    def changes(self) -> tuple[int, ...]:
+        return (9 * self.n_tasks, 12 * self.n_tasks, 13 * self.n_tasks)
 
 
 # ---- the page

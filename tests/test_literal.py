@@ -159,7 +159,7 @@ def test_the_posteriors_of_thompson_are_those_of_the_library() -> None:
         library.posteriors.learn(np.arange(3), rows, rewards)
     mine.refit()
     np.testing.assert_allclose(mine.Theta.T, library.posteriors.means)
-    roots = library.posteriors.spread(np.arange(3), np.stack([np.eye(4)] * 3))
+    roots = library.posteriors.covariance_factors(np.arange(3), np.stack([np.eye(4)] * 3))
     np.testing.assert_allclose(mine.covariances, roots @ roots.transpose(0, 2, 1))
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cobandits import plots
 from cobandits.errors import MissingExtraError
-from cobandits.policies.explained import Explanations
+from cobandits.policies import Explanations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

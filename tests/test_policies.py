@@ -25,7 +25,7 @@ from cobandits.policies import (
     make,
 )
 from cobandits.policies.mtlr import _best_responses
-from cobandits.schedules import EqualEpochs
+from cobandits.policies.schedules import EqualEpochs
 from cobandits.simulate import simulate
 from cobandits.tasks import TaskRows
 

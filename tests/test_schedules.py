@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cobandits.errors import ConfigurationError
-from cobandits.schedules import (
+from cobandits.policies.schedules import (
     EqualEpochs,
     GrowingEpochs,
     OneEpoch,
@@ -81,3 +81,12 @@ def test_names() -> None:
             named(text, 100)
     with pytest.raises(ConfigurationError, match="from 1 to rounds = 3"):
         named("equal-5", 3)
+
+
+def test_the_old_place_of_schedules_still_works_and_says_so() -> None:
+    from cobandits import schedules
+
+    with pytest.warns(DeprecationWarning, match=r"from cobandits\.policies\.schedules"):
+        assert schedules.EqualEpochs is EqualEpochs
+    with pytest.raises(AttributeError):
+        _ = schedules.nothing

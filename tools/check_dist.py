@@ -28,8 +28,8 @@ NO_COMPILER = {"CC": "/bin/false", "CXX": "/bin/false"}
 
 USES_COMPILED_CODE = """
 import sys
-from cobandits.compiled import _pass, _posterior, _requests
-assert all(module.__file__.startswith(sys.prefix) for module in (_pass, _posterior, _requests))
+from cobandits.compiled import _pass, _posterior, _fast_checks
+assert all(module.__file__.startswith(sys.prefix) for module in (_pass, _posterior, _fast_checks))
 """
 PREDICTS = """
 from cobandits import Estimate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ __all__ = ["Archive", "Arrays", "Header"]
 Arrays = dict[str, NDArray[Any]]
 Header = dict[str, Any]
 Content = TypeVar("Content")
+Upgrade = Callable[[Header, Arrays], tuple[Header, Arrays]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class Archive:
     holds: str
     version: int
     advice: str
+    upgrades: Mapping[int, Upgrade] = field(default_factory=dict)  # by version, to this one
 
     @property
     def format(self) -> str:
@@ -76,9 +78,12 @@ class Archive:
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays["header"].tobytes())
         found = header["format"], header["version"]
+        named = {name: arrays[name] for name in header["arrays"]}
+        if found[0] == self.format and found[1] in self.upgrades:
+            return self.upgrades[found[1]](header, named)
         if found != (self.format, self.version):
             raise ModelFileError(
                 f"has format {found[0]!r} version {found[1]!r}; this release reads "
                 f"{self.format!r} version {self.version}: upgrade cobandits, or {self.advice}"
             )
-        return header, {name: arrays[name] for name in header["arrays"]}
+        return header, named

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cobandits.errors import DataError
-from cobandits.requests import are_at_most, are_codes, take_rows
+from cobandits.fast_checks import are_at_most, are_codes, take_rows
 
 __all__ = [
-    "LARGEST",
     "LARGEST_VALUE",
     "Decisions",
     "Outcome",
@@ -30,7 +29,6 @@ Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 
 LARGEST_VALUE = 1e75  # of a feature or a reward: a product of two can still be squared
-LARGEST = LARGEST_VALUE  # the name that other modules still import
 
 
 class Decisions:

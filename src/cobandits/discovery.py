@@ -26,7 +26,7 @@ def named_classes(package: str) -> dict[str, Any]:
     for module in pkgutil.iter_modules(path, f"{package}."):
         for member in vars(importlib.import_module(module.name)).values():
             name = vars(member).get("name") if isinstance(member, type) else None
-            if isinstance(name, str) and member.__module__ == module.name:
+            if isinstance(name, str) and f"{member.__module__}.".startswith(f"{module.name}."):
                 found[name] = member
     return dict(sorted(found.items()))
 

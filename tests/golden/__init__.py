@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
-from cobandits import posteriors
 from cobandits.decisions import Decisions, Round
 from cobandits.environments import Synthetic
 from cobandits.policies import Shared
+from cobandits.policies.gaussian import COMPILED
+from cobandits.policies.shared import config
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
@@ -48,8 +49,8 @@ def clicks(asked: Round, chosen: Codes) -> Floats:
 def little_memory() -> Iterator[None]:
     """Hold rows of a few tasks only, and posteriors in four directions."""
     with (
-        mock.patch("cobandits.histories._MOST_BYTES", 1),
-        mock.patch("cobandits.policies.wholes._MOST_BYTES", 1),
+        mock.patch.object(config, "ROW_BYTES", 1),
+        mock.patch.object(config, "POSTERIOR_BYTES", 1),
     ):
         yield
 
@@ -139,7 +140,7 @@ def fingerprint() -> str:
         *sorted(models),
         *blas,
         f"numpy {np.__version__}",
-        f"compiled {posteriors.COMPILED}",
+        f"compiled {COMPILED}",
     ]
     return "; ".join(parts)
 

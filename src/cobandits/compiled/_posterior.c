@@ -51,7 +51,7 @@ done:
     return result;
 }
 
-static PyObject *py_learn_heads(PyObject *self, PyObject *args) {
+static PyObject *py_learn_in_directions(PyObject *self, PyObject *args) {
     Py_buffer roots, means, log_volumes, thetas, noises, directions, tasks, rows, squares, expected;
     PyObject *result = NULL;
     if (!PyArg_ParseTuple(args, "w*w*w*w*y*y*y*y*w*w*", &roots, &means, &log_volumes, &thetas, &noises,
@@ -60,7 +60,7 @@ static PyObject *py_learn_heads(PyObject *self, PyObject *args) {
     long n_tasks = log_volumes.len / sizeof(double), n_rows = tasks.len / sizeof(int64_t);
     long dim = n_tasks > 0 ? means.len / sizeof(double) / n_tasks : 0;
     long width = n_tasks > 0 ? thetas.len / sizeof(double) / n_tasks : 0;
-    heads h = {roots.buf, means.buf, log_volumes.buf, thetas.buf, noises.buf, directions.buf, dim, width};
+    task_posteriors h = {roots.buf, means.buf, log_volumes.buf, thetas.buf, noises.buf, directions.buf, dim, width};
     if (!has_length(&roots, product(n_tasks, triangle(dim), 1), sizeof(double), "roots") ||
         !has_length(&means, product(n_tasks, dim, 1), sizeof(double), "means") || !has_length(&thetas, product(n_tasks, width, 1), sizeof(double), "thetas") ||
         !has_length(&noises, n_tasks, sizeof(double), "noises") || !has_length(&directions, product(dim, width, 1), sizeof(double), "directions") ||
@@ -73,7 +73,7 @@ static PyObject *py_learn_heads(PyObject *self, PyObject *args) {
         goto done;
     }
     Py_BEGIN_ALLOW_THREADS;
-    learn_heads(&h, tasks.buf, rows.buf, squares.buf, expected.buf, n_rows, scratch);
+    learn_in_directions(&h, tasks.buf, rows.buf, squares.buf, expected.buf, n_rows, scratch);
     Py_END_ALLOW_THREADS;
     free(scratch);
     result = Py_NewRef(Py_None);
@@ -95,7 +95,7 @@ static PyObject *py_greedy(PyObject *self, PyObject *args) {
     long width = n_tasks > 0 ? thetas.len / sizeof(double) / n_tasks : 0, d = width - 1;
     long dim = width > 0 ? directions.len / sizeof(double) / width : 0;
     long n_arms = n_asked > 0 && d > 0 ? arms.len / sizeof(double) / (n_asked * d) : 0;
-    heads h = {roots.buf, NULL, NULL, thetas.buf, noises.buf, directions.buf, dim, width};
+    task_posteriors h = {roots.buf, NULL, NULL, thetas.buf, noises.buf, directions.buf, dim, width};
     if (!has_length(&roots, product(n_tasks, triangle(dim), 1), sizeof(double), "roots") ||
         !has_length(&thetas, product(n_tasks, width, 1), sizeof(double), "thetas") || !has_length(&directions, product(dim, width, 1), sizeof(double), "directions") ||
         !has_length(&counts, n_tasks, sizeof(double), "counts") || !has_length(&arms, product(n_asked, n_arms, d), sizeof(double), "arms") ||
@@ -121,7 +121,7 @@ done:
     return result;
 }
 
-static PyObject *py_spread(PyObject *self, PyObject *args) {
+static PyObject *py_covariance_factors(PyObject *self, PyObject *args) {
     Py_buffer roots, tasks, arms, out;
     long dim;
     PyObject *result = NULL;
@@ -133,7 +133,7 @@ static PyObject *py_spread(PyObject *self, PyObject *args) {
         !has_length(&out, product(n_asked, n_arms, dim), sizeof(double), "out") || !are_tasks(&tasks, n_tasks))
         goto done;
     Py_BEGIN_ALLOW_THREADS;
-    spread(roots.buf, tasks.buf, arms.buf, out.buf, n_asked, n_arms, dim);
+    covariance_factors(roots.buf, tasks.buf, arms.buf, out.buf, n_asked, n_arms, dim);
     Py_END_ALLOW_THREADS;
     result = Py_NewRef(Py_None);
 done:
@@ -144,8 +144,8 @@ done:
 static PyMethodDef methods[] = {
     {"learn", py_learn, METH_VARARGS, "Learn rows and their rewards, one after the other, in place."},
     {"greedy", py_greedy, METH_VARARGS, "The best arm of each request whose arms are known well enough."},
-    {"learn_heads", py_learn_heads, METH_VARARGS, "Learn rows of tasks whose thetas move in some directions only."},
-    {"spread", py_spread, METH_VARARGS, "Arms times the root of their task's covariance."},
+    {"learn_in_directions", py_learn_in_directions, METH_VARARGS, "Learn rows of tasks whose thetas move in some directions only."},
+    {"covariance_factors", py_covariance_factors, METH_VARARGS, "Arms times the root of their task's covariance."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -12,7 +12,7 @@ def learn(
     dim: int,
     /,
 ) -> None: ...
-def spread(
+def covariance_factors(
     roots: NDArray[Any],
     tasks: NDArray[Any],
     arms: NDArray[Any],
@@ -20,7 +20,7 @@ def spread(
     dim: int,
     /,
 ) -> None: ...
-def learn_heads(
+def learn_in_directions(
     roots: NDArray[Any],
     means: NDArray[Any],
     log_volumes: NDArray[Any],

@@ -101,17 +101,17 @@ TARGET static void learn(double *roots, double *means, double *log_volumes, cons
     }
 }
 
-/* What heads are made of: see Heads in policies/heads.py. */
+/* What the posteriors of tasks are made of: see TaskPosteriors in policies/shared/posteriors.py. */
 typedef struct {
     double *roots, *means, *log_volumes; /* of the posteriors, in dim directions */
     double *thetas;                      /* (n_tasks, width): d features and an intercept */
     const double *noises;                /* (n_tasks,) */
     const double *directions;            /* (dim, width) */
     long dim, width;
-} heads;
+} task_posteriors;
 
 /* Learn one row [x, y] of a task; tells its squared error and the expected one. */
-INLINE void learn_head(const heads *h, int64_t t, const double *restrict x, double *restrict square,
+INLINE void learn_one(const task_posteriors *h, int64_t t, const double *restrict x, double *restrict square,
                        double *restrict expected, double *restrict scratch) {
     long dim = h->dim, width = h->width, i = 0;
     double *restrict z = scratch, *restrict e = scratch + dim, *restrict theta = h->thetas + t * width;
@@ -139,13 +139,13 @@ INLINE void learn_head(const heads *h, int64_t t, const double *restrict x, doub
     *expected = h->noises[t] * alpha;
 }
 
-TARGET static void learn_heads(const heads *h, const int64_t *tasks, const double *rows, double *squares,
+TARGET static void learn_in_directions(const task_posteriors *h, const int64_t *tasks, const double *rows, double *squares,
                                double *expected, long n_rows, double *scratch) {
     for (long m = 0; m < n_rows; m++)
-        learn_head(h, tasks[m], rows + m * (h->width + 1), squares + m, expected + m, scratch);
+        learn_one(h, tasks[m], rows + m * (h->width + 1), squares + m, expected + m, scratch);
 }
 
-/* What decides whether an arm is known well enough: see Heads.greedy in policies/heads.py. */
+/* What decides whether an arm is known well enough: see TaskPosteriors.greedy in policies/shared/posteriors.py. */
 typedef struct {
     double known;   /* over the rewards of a task: the share of an arm's variance that may be unknown */
     double noise;   /* variance */
@@ -153,7 +153,7 @@ typedef struct {
 } limits;
 
 /* Whether more of an arm's variance is unknown than its task's n rewards should have left. */
-INLINE int is_unknown(const heads *h, const limits *most, int64_t t, double n, const double *restrict arm,
+INLINE int is_unknown(const task_posteriors *h, const limits *most, int64_t t, double n, const double *restrict arm,
                       double *restrict z) {
     long dim = h->dim, width = h->width, i = 0;
     const double *column = h->roots + t * (dim * (dim + 1) / 2);
@@ -173,7 +173,7 @@ INLINE int is_unknown(const heads *h, const limits *most, int64_t t, double n, c
 }
 
 /* chosen[m] = the first of the best arms; -1 for tasks without rewards, and where an arm is unknown. */
-TARGET static long greedy(const heads *h, const limits *most, const int64_t *counts, const int64_t *tasks,
+TARGET static long greedy(const task_posteriors *h, const limits *most, const int64_t *counts, const int64_t *tasks,
                           const double *arms, int64_t *chosen, long n_asked, long n_arms, double *scratch) {
     long left = 0, d = h->width - 1;
     for (long m = 0; m < n_asked; m++) {
@@ -193,13 +193,13 @@ TARGET static long greedy(const heads *h, const limits *most, const int64_t *cou
 }
 
 /* to[k * dim + i] = <column i, arm k> for COUNT arms and all columns of one root. */
-INLINE void spread_arms(const int COUNT, const double *restrict column, const double *restrict arms,
+INLINE void factor_arms(const int COUNT, const double *restrict column, const double *restrict arms,
                         double *restrict to, long dim) {
     for (long i = 0; i < dim; column += ++i) dots(COUNT, column, arms, dim, i + 1, to + i, dim);
 }
 
 /* out[m] = arms[m] S, (n_arms, dim), for the task of each request m. */
-TARGET static void spread(const double *roots, const int64_t *tasks, const double *arms, double *out,
+TARGET static void covariance_factors(const double *roots, const int64_t *tasks, const double *arms, double *out,
                           long n_asked, long n_arms, long dim) {
     long size = dim * (dim + 1) / 2;
     for (long m = 0; m < n_asked; m++) {
@@ -208,10 +208,10 @@ TARGET static void spread(const double *roots, const int64_t *tasks, const doubl
             const double *x = arms + (m * n_arms + k) * dim;
             double *to = out + (m * n_arms + k) * dim;
             long left = n_arms - k;
-            if (left == 5) spread_arms(5, root, x, to, dim), k += 5;
-            else if (left >= 4) spread_arms(4, root, x, to, dim), k += 4;
-            else if (left >= 2) spread_arms(2, root, x, to, dim), k += 2;
-            else spread_arms(1, root, x, to, dim), k += 1;
+            if (left == 5) factor_arms(5, root, x, to, dim), k += 5;
+            else if (left >= 4) factor_arms(4, root, x, to, dim), k += 4;
+            else if (left >= 2) factor_arms(2, root, x, to, dim), k += 2;
+            else factor_arms(1, root, x, to, dim), k += 1;
         }
     }
 }

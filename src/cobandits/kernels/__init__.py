@@ -15,7 +15,6 @@ __all__ = [
     "COMPILED",
     "Fit",
     "RidgePenalty",
-    "blocks",
     "chunks",
     "gram_least_squares",
     "gram_residuals",
@@ -26,5 +25,3 @@ __all__ = [
     "ridge",
     "turns",
 ]
-
-blocks = chunks  # the name that policies and posteriors still import

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cobandits.plots.labels import label_points
 from cobandits.plots.style import BLUE, GREY, ink, new_figure, new_row, note, style
-from cobandits.policies.explained import Explanations
+from cobandits.policies import Explanations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,17 +9,17 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from cobandits import estimators, schedules
+from cobandits import estimators
 from cobandits.discovery import check_parameters, named_classes, pick
 from cobandits.errors import ConfigurationError
+from cobandits.policies import schedules
 from cobandits.policies.base import Informed, Policy
-from cobandits.policies.bounds import Oracle, Random, SubspaceOracle
-from cobandits.policies.explained import Explanation, Explanations
 from cobandits.policies.lowrank import LRRL, Moments, TraceNormGreedy
 from cobandits.policies.mtlr import MTLROFUL
+from cobandits.policies.oracles import Oracle, Random, SubspaceOracle
 from cobandits.policies.pertask import LinUCB, PerTask, Ridge, Thompson
 from cobandits.policies.refitted import Refitted
-from cobandits.policies.shared import Shared
+from cobandits.policies.shared import Explanation, Explanations, Refit, Shared, Snapshot, refit
 
 __all__ = [
     "LRRL",
@@ -33,17 +33,18 @@ __all__ = [
     "PerTask",
     "Policy",
     "Random",
+    "Refit",
     "Refitted",
     "Ridge",
     "Shared",
+    "Snapshot",
     "SubspaceOracle",
     "Thompson",
     "TraceNormGreedy",
     "available",
     "make",
+    "refit",
 ]
-
-_SCHEDULES = {LRRL: "equal-4", Moments: "first-4", TraceNormGreedy: "equal-4"}
 
 
 def available() -> dict[str, type[Policy]]:
@@ -58,7 +59,7 @@ def available() -> dict[str, type[Policy]]:
 def make(
     name: str, parameters: Mapping[str, Any] | None = None, *, rounds: int, **setting: Any
 ) -> Policy:
-    """Make a fresh policy from what a command line or a file can say.
+    """Make a new policy from a name and parameters, as a command line or a file has them.
 
     Parameters
     ----------
@@ -66,11 +67,11 @@ def make(
         One of :func:`available`.
     parameters
         Of the policy's constructor. A ``schedule`` may be a text as in
-        :func:`cobandits.schedules.named`, an ``estimator`` the name of one.
+        :func:`cobandits.policies.schedules.named`, an ``estimator`` the name of one.
     rounds : int
-        In all, for schedules that need them.
+        Rounds in all, for schedules that need them.
     **setting
-        What a policy may be told if it asks for it: dim, n_tasks, rank, noise_std.
+        Passed on to policies that take it: dim, n_tasks, rank, noise_std.
 
     Examples
     --------
@@ -80,8 +81,8 @@ def make(
     kind = pick("policy", name, available())
     known = inspect.signature(kind).parameters
     chosen = dict(parameters or {})
-    if kind in _SCHEDULES:
-        chosen.setdefault("schedule", _SCHEDULES[kind])
+    if kind.default_schedule is not None:
+        chosen.setdefault("schedule", kind.default_schedule)
     if "schedule" in known and isinstance(chosen.get("schedule"), str):
         chosen["schedule"] = schedules.named(chosen["schedule"], rounds)
     if "estimator" in known and isinstance(chosen.get("estimator"), str):

@@ -20,8 +20,8 @@ from cobandits.decisions import (
 )
 from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
-from cobandits.policies.choice import draw
-from cobandits.schedules import Schedule
+from cobandits.policies.propensities import draw
+from cobandits.policies.schedules import Schedule
 
 __all__ = ["Clock", "Informed", "Policy"]
 
@@ -32,8 +32,8 @@ Codes = NDArray[np.int64]
 class Policy(ABC):
     """Decides for many tasks at once, and learns from the rewards.
 
-    A round of all tasks, one request, and tasks that come at different times and in any
-    number are all the same to it. Deciding does not change what has been learned.
+    A call may be for all tasks, for one of them, or for any of them in any number: each request
+    names its task. Deciding does not change what has been learned.
 
     Parameters
     ----------
@@ -44,14 +44,19 @@ class Policy(ABC):
     """
 
     name: ClassVar[str]  # on the command line
-    grid: ClassVar[dict[str, tuple[float, ...]]] = {}  # values to try where it is tuned
-    estimate: Estimate | None = None  # the last fit, where it fits anything
+    grid: ClassVar[dict[str, tuple[float, ...]]] = {}  # values to try when it is tuned
+    default_schedule: ClassVar[str | None] = None  # if none is given
 
     def __init__(self, *, dim: int, n_tasks: int) -> None:
         for name, value in (("dim", dim), ("n_tasks", n_tasks)):
             if value < 1:
                 raise ConfigurationError(f"{name} must be at least 1, got {value}")
         self.dim, self.n_tasks = dim, n_tasks
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The last fit, None if the policy fits nothing or has not yet."""
+        return None
 
     def decide(self, tasks: ArrayLike, arms: ArrayLike, rng: np.random.Generator) -> Decisions:
         """Choose one of the arms, (m, K, d), for each of the tasks, (m,)."""
@@ -68,14 +73,20 @@ class Policy(ABC):
     def learn(
         self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
     ) -> None:
-        """Learn from the rewards, (m,), of decisions; from all of them or, on an error, none.
+        """Learn from the rewards, (m,), of decisions: from all of them or, on an error, from none.
 
         Of the arms, (m, K, d), only the chosen ones are looked at.
         """
+        self._learn_rows(*self._checked(tasks, arms, decisions, rewards))
+
+    def _checked(
+        self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
+    ) -> tuple[Codes, Floats, Floats]:
+        """Return tasks, the features of the chosen arms, (m, d), and rewards, or refuse them."""
         asked = check_tasks(tasks, self.n_tasks)
         rows = decisions.features(check_shape(arms, len(asked), self.dim))
         check_values(rows)
-        self._learn_rows(asked, rows, check_rewards(rewards, len(asked)))
+        return asked, rows, check_rewards(rewards, len(asked))
 
     def _choose(
         self, tasks: Codes, arms: Floats, rng: np.random.Generator
@@ -93,7 +104,7 @@ class Policy(ABC):
 
 
 class Informed(Policy):
-    """A policy that is told what only the environment knows: a bound for all others."""
+    """A policy that is told what only the environment knows: a reference for all others."""
 
     @abstractmethod
     def inform(self, asked: Round) -> None:
@@ -101,10 +112,10 @@ class Informed(Policy):
 
 
 class Clock:
-    """Counts each task's rewards, and tells when an epoch ends.
+    """Counts the rewards of each task, and tells when an epoch ends.
 
-    The rounds so far are the most rewards of any task, so that epochs mean the same
-    whether all tasks ask in each round or one at a time.
+    The number of rounds so far is the largest number of rewards of any task. So epochs mean the
+    same whether all tasks ask in each round or one at a time.
     """
 
     def __init__(self, n_tasks: int, schedule: Schedule) -> None:
@@ -114,7 +125,7 @@ class Clock:
 
     @property
     def over(self) -> bool:
-        """Whether no epoch ends any more: what is paid now is never learned."""
+        """Whether the last epoch has ended, so that later rewards are not learned from."""
         return self._end is None
 
     @property

@@ -1,4 +1,4 @@
-"""The paper's policy, and those like it: greedy, refitted when an epoch ends."""
+"""The paper's policy and similar ones: greedy, and refitted when an epoch ends."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from numpy.typing import NDArray
 
 from cobandits.estimators import AltGDMin, Estimator, MethodOfMoments, TraceNorm
 from cobandits.policies.refitted import Refitted
-from cobandits.schedules import Schedule
+from cobandits.policies.schedules import Schedule
 
 __all__ = ["LRRL", "Moments", "TraceNormGreedy"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 
-_MOST = 2000  # iterations of a fit: the paper's L
-_GAP = 1e-4  # of the duality gap, which decides as 1e-6 does, in two thirds of the time
+_MOST = 2000  # most iterations of a fit, the paper's L
+_GAP = 1e-4  # tolerance of the duality gap: decides as 1e-6 does, in two thirds of the time
 
 
 class LRRL(Refitted):
     """Algorithm 1 of the paper, LRRL-AltGDMin, with any estimator.
 
-    In an epoch every task takes the best arm by the theta that was fitted when the last one
-    ended; in the first epoch theta is 0 and any arm is as good. When an epoch ends, theta is
-    fitted to that epoch's rows, from the last basis on (lines 6 to 15). A task without
-    rows in an epoch keeps its theta.
+    In an epoch every task takes the best arm by the theta that was fitted at the end of the epoch
+    before. In the first epoch theta is 0, so all arms are equally good. When an epoch ends, theta
+    is fitted to the rows of that epoch, starting from the last basis (lines 6 to 15). A task
+    without rows in an epoch keeps its theta.
 
     Parameters
     ----------
@@ -41,6 +41,7 @@ class LRRL(Refitted):
     """
 
     name: ClassVar[str] = "lrrl"
+    default_schedule: ClassVar[str | None] = "equal-4"
 
     def __init__(
         self,
@@ -68,10 +69,11 @@ class LRRL(Refitted):
 class Moments(LRRL):
     """Explore, then commit (Yang et al. 2020): one fit, by the method of moments.
 
-    With a schedule of one epoch; with another one it fits again when each ends.
+    That is so for a schedule of one epoch; with more it fits again whenever one ends.
     """
 
     name: ClassVar[str] = "moments"
+    default_schedule: ClassVar[str | None] = "first-4"
 
     def _default_estimator(self) -> Estimator:
         return MethodOfMoments(rank=self.rank)
@@ -89,6 +91,7 @@ class TraceNormGreedy(Refitted):
     """
 
     name: ClassVar[str] = "tracenorm"
+    default_schedule: ClassVar[str | None] = "equal-4"
 
     def __init__(
         self,

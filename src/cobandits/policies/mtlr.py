@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 
 from cobandits.errors import ConfigurationError
 from cobandits.estimators import Estimator, LowRank
-from cobandits.policies.choice import greedy
+from cobandits.policies.gaussian import GaussianPosteriors
 from cobandits.policies.pertask import check_not_negative
+from cobandits.policies.propensities import greedy
 from cobandits.policies.refitted import Refitted
-from cobandits.posteriors import Posteriors
-from cobandits.schedules import GrowingEpochs, Schedule
+from cobandits.policies.schedules import GrowingEpochs, Schedule
 
 __all__ = ["MTLROFUL"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 
-_PRICES = 40  # of uncertainty that are tried
-_ROUNDING = 1e-12  # share of a bound that is no gain
+_PRICES = 40  # prices of uncertainty that are tried
+_ROUNDING = 1e-12  # share of a bound up to which a gain is rounding
 
 
 class MTLROFUL(Refitted):
@@ -29,15 +29,15 @@ class MTLROFUL(Refitted):
 
     The set is ``sum_t |theta_t - theta^_t|^2 in the norm of V_t <= radius^2``, with
     ``V_t = ridge I + Phi_t' Phi_t`` and a low-rank least-squares fit ``Theta^`` of all rows so
-    far. The arms of all tasks that ask are chosen together, so that the sum of their values is
-    highest for the best Theta in the set:
-    ``sum_t phi_t' theta^_t + radius sqrt(sum_t phi_t' V_t^-1 phi_t)``. The choice is one that no
-    single task can better; for a task that asks alone it is the best.
+    far. The arms of all tasks that ask are chosen together, to maximise the sum of their values
+    under the best Theta in the set:
+    ``sum_t phi_t' theta^_t + radius sqrt(sum_t phi_t' V_t^-1 phi_t)``. The choice found is one that
+    no single task can improve; for a task that asks alone it is the maximum.
 
-    Two things differ from the original. It assumes the optimal low-rank fit, which nobody can
-    compute; here it is :class:`LowRank`, refitted when an epoch ends, while ``V_t`` takes
-    every row at once. And it takes the best low-rank Theta in the set; here any Theta in the set
-    may be the best, which is a larger set, and the maximum has a closed form.
+    Two things differ from the original. It assumes the optimal low-rank fit, which is intractable;
+    here the fit is by :class:`LowRank` at the end of each epoch, while ``V_t`` takes every row at
+    once. And it maximises over the low-rank Theta in the set; here it is over all Theta in the set,
+    which gives a larger bound in closed form.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class MTLROFUL(Refitted):
         check_not_negative("bound", bound)
         self.rank, self.noise_std, self.bound = rank, noise_std, bound
         self._given_radius = radius
-        self._posteriors = Posteriors(n_tasks=n_tasks, dim=dim, ridge=ridge)
+        self._posteriors = GaussianPosteriors(n_tasks=n_tasks, dim=dim, ridge=ridge)
 
     @property
     def radius(self) -> float:
@@ -89,7 +89,7 @@ class MTLROFUL(Refitted):
         return float(np.sqrt(self.noise_std**2 * noise + prior))
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
-        A = self._posteriors.spread(tasks, arms)
+        A = self._posteriors.covariance_factors(tasks, arms)
         variances = np.einsum("mkd,mkd->mk", A, A)
         return greedy(_best_responses(self._values(tasks, arms), variances, self.radius))
 
@@ -100,11 +100,11 @@ class MTLROFUL(Refitted):
 
 
 def _best_responses(values: Floats, variances: Floats, radius: float) -> Floats:
-    """Return the joint bound by the arm of each task, (m, K), if the others choose their best.
+    """Return the joint bound for each arm of each task, (m, K), given the others' choice.
 
-    Bounds are ``V + radius sqrt(U)``, with V and U summed over tasks, without what an arm cannot
-    change. The others' choice is the best of those by a price of uncertainty, and then changed
-    for one task after the other as long as that raises the bound.
+    Bounds are ``V + radius sqrt(U)``, with V and U summed over tasks, up to a constant per task.
+    The choice starts from the best by a price of uncertainty. It is then changed for one task after
+    the other as long as that raises the bound.
 
     >>> _best_responses(np.array([[1.0, 0.6, 0.0]]), np.array([[0.0, 0.25, 1.0]]), 1.0).tolist()
     [[1.0, 1.1, 1.0]]
@@ -124,7 +124,7 @@ def _best_responses(values: Floats, variances: Floats, radius: float) -> Floats:
 
 
 def _best_by_price(values: Floats, variances: Floats, radius: float) -> Codes:
-    """Return each task's best arm by ``value + price variance``, (m,), for the best price.
+    """Return the arms with the highest ``value + price variance``, (m,), for the best price.
 
     The joint bound rises by ``radius / (2 sqrt(U))`` for each unit of U: near the best choice that
     is the price. Prices are tried over the range that U can have.

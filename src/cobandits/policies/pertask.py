@@ -1,6 +1,6 @@
-"""Policies that learn each task alone: Thompson sampling, LinUCB and greedy ridge regression.
+"""Policies that learn every task separately: Thompson sampling, LinUCB, greedy ridge regression.
 
-All three keep the posteriors of :mod:`cobandits.posteriors`, vectorised over tasks.
+All three keep the posteriors of :mod:`cobandits.policies.gaussian`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from cobandits.errors import ConfigurationError
 from cobandits.policies.base import Clock, Policy
-from cobandits.policies.choice import greedy, winning
-from cobandits.posteriors import Posteriors
-from cobandits.schedules import Schedule
+from cobandits.policies.gaussian import GaussianPosteriors
+from cobandits.policies.propensities import greedy, winning
+from cobandits.policies.schedules import Schedule
 
 __all__ = ["LinUCB", "PerTask", "Ridge", "Thompson", "check_not_negative"]
 
@@ -26,22 +26,22 @@ _RIDGES = (1e-6, 1e-4, 1e-2, 0.1, 1.0, 10.0, 30.0, 100.0)
 
 
 class PerTask(Policy):
-    """A policy with a posterior for each task alone.
+    """A policy with a separate posterior per task.
 
     Parameters
     ----------
     ridge : float
         Precision of the prior, in units of the precision of a reward.
     schedule : Schedule, optional
-        Learn only when an epoch ends, the way the paper's policy does; after every reward
-        if not given.
+        Learn only when an epoch ends, as the paper's policy does. If not given, learn after
+        every reward.
     """
 
     def __init__(
         self, *, dim: int, n_tasks: int, ridge: float = 1.0, schedule: Schedule | None = None
     ) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks)
-        self.posteriors = Posteriors(n_tasks=n_tasks, dim=dim, ridge=ridge)
+        self.posteriors = GaussianPosteriors(n_tasks=n_tasks, dim=dim, ridge=ridge)
         self._clock = None if schedule is None else Clock(n_tasks, schedule)
         self._waiting: list[tuple[Codes, Floats, Floats]] = []
 
@@ -49,7 +49,7 @@ class PerTask(Policy):
         if self._clock is None:
             self.posteriors.learn(tasks, rows, rewards)
             return
-        self.posteriors.check(rows, rewards)  # now: an epoch is learned whole
+        self.posteriors.check(rows, rewards)  # now, since an epoch is learned as a whole
         if len(tasks) and not self._clock.over:
             self._waiting.append((tasks.copy(), rows, rewards.copy()))
         if self._clock.ends_with(tasks):
@@ -60,11 +60,11 @@ class PerTask(Policy):
     def _values(self, tasks: Codes, arms: Floats) -> Floats:
         """Return the expected rewards of the arms, (m, K)."""
         values = np.einsum("mkd,md->mk", arms, self.posteriors.means[tasks])
-        return np.asarray(values)  # of equal arms to the last bit: matmul does not promise that
+        return np.asarray(values)  # equal arms to the last bit, which matmul does not promise
 
 
 class Ridge(PerTask):
-    """Greedy: the best arm by each task's ridge regression."""
+    """Greedy: the best arm by the ridge regression of its task."""
 
     name: ClassVar[str] = "ridge"
     grid: ClassVar[dict[str, tuple[float, ...]]] = {"ridge": _RIDGES}
@@ -117,7 +117,7 @@ class Thompson(PerTask):
 
     def _factors(self, tasks: Codes, arms: Floats) -> Floats:
         """Return a root of the covariance of the arms' values, (m, K, d)."""
-        return self.scale * self.posteriors.spread(tasks, arms)
+        return self.scale * self.posteriors.covariance_factors(tasks, arms)
 
 
 class LinUCB(PerTask):
@@ -131,8 +131,8 @@ class LinUCB(PerTask):
         ``"oful"`` takes the radius of Abbasi-Yadkori et al. (2011), Theorem 2:
         ``noise_std sqrt(2 log(1/delta) + log det(P_t^-1)/det(ridge I)) + sqrt(ridge) bound``.
     delta, noise_std, bound : float
-        For ``"oful"``: the probability to fail, the standard deviation of the noise, and a
-        bound on the norm of every theta.
+        For ``"oful"``: the probability that the bound fails, the standard deviation of the
+        noise, and a bound on the norm of every theta.
     """
 
     name: ClassVar[str] = "linucb"
@@ -174,7 +174,7 @@ class LinUCB(PerTask):
         return np.asarray(self.noise_std * np.sqrt(evidence) + prior)
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
-        A = self.posteriors.spread(tasks, arms)
+        A = self.posteriors.covariance_factors(tasks, arms)
         widths = np.sqrt(np.einsum("mkd,mkd->mk", A, A))
         return greedy(self._values(tasks, arms) + self.radii(tasks)[:, None] * widths)
 

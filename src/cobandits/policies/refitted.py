@@ -1,4 +1,4 @@
-"""What policies with one estimate of all tasks have in common."""
+"""The base class of policies that fit one estimate to the rows of all tasks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.errors import ConfigurationError
+from cobandits.estimate import Estimate
 from cobandits.estimators import Estimator
 from cobandits.policies.base import Clock, Policy
-from cobandits.policies.choice import greedy
-from cobandits.schedules import Schedule
+from cobandits.policies.propensities import greedy
+from cobandits.policies.schedules import Schedule
 from cobandits.tasks import TaskRows
 
 __all__ = ["Refitted"]
@@ -24,8 +25,8 @@ Codes = NDArray[np.int64]
 class Refitted(Policy):
     """A policy whose thetas are fitted to the rows of all tasks whenever an epoch ends.
 
-    A task without rows in a fit keeps its theta. Where fewer tasks than the rank have
-    rows, they wait for the end of the next epoch.
+    A task without rows in a fit keeps its theta. Where fewer tasks than the rank have rows, the
+    fit waits for the end of the next epoch.
     """
 
     def __init__(
@@ -47,9 +48,15 @@ class Refitted(Policy):
             )
         self.estimator, self.memory = estimator, memory
         self.theta: Floats = np.zeros((dim, n_tasks))
+        self._estimate: Estimate | None = None
         self._fewest = 1 if rank == "auto" else int(rank)  # tasks that a fit needs
         self._clock = Clock(n_tasks, schedule)
         self._rows = TaskRows(dim)
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The last fit."""
+        return self._estimate
 
     def _values(self, tasks: Codes, arms: Floats) -> Floats:
         """Return the expected rewards of the arms, (m, K)."""
@@ -70,7 +77,7 @@ class Refitted(Policy):
         self._clock.count(tasks)
 
     def _refit(self, rows: TaskRows) -> None:
-        """Fit the rows from the last basis on; a fit that is refused leaves theta as it was."""
-        self.estimate = self.estimator.fit(rows, start=self.estimate, rng=0)
-        if self.estimate.status.outcome != "refused":
-            self.theta[:, np.array(rows.labels)] = self.estimate.theta
+        """Fit the rows, starting from the last basis; a refused fit leaves theta as it was."""
+        self._estimate = found = self.estimator.fit(rows, start=self._estimate, rng=0)
+        if found.status.outcome != "refused":
+            self.theta[:, np.array(rows.labels)] = found.theta

@@ -1,0 +1,84 @@
+"""What every request needs: its checks, the features of the chosen arm, and errors to compare.
+
+A service asks for one task at a time, and then a call of NumPy costs more than its work. So each
+of these is one compiled call (``compiled/_fast_checks.c``) where the extension was built and the
+numbers are doubles that lie side by side, and NumPy elsewhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    from cobandits.compiled import _fast_checks
+except ImportError:  # no compiler at installation
+    COMPILED = False
+else:
+    COMPILED = True
+
+__all__ = ["COMPILED", "add_errors", "are_at_most", "are_codes", "take_rows"]
+
+Floats = NDArray[np.floating]
+Codes = NDArray[np.int64]
+
+
+def are_at_most(values: Floats, most: float) -> bool:
+    """Tell whether all values are numbers of at most that size.
+
+    >>> are_at_most(np.array([1.0, -2.0]), 2.0), are_at_most(np.array([np.nan]), 2.0)
+    (True, False)
+    """
+    if COMPILED and _is_plain(values):
+        return _fast_checks.are_at_most(values, most)
+    return bool((np.abs(values) <= np.float64(most)).all())  # 32 bits may not hold it
+
+
+def are_codes(codes: Codes, count: int) -> bool:
+    """Tell whether all codes, (m,), are from 0 to below ``count``.
+
+    >>> are_codes(np.array([0, 2]), 3), are_codes(np.array([3]), 3)
+    (True, False)
+    """
+    if COMPILED and codes.flags.c_contiguous:
+        return _fast_checks.are_codes(codes, count)
+    return bool(((codes >= 0) & (codes < count)).all())
+
+
+def take_rows(arms: Floats, chosen: Codes) -> Floats:
+    """Return the features of chosen arms, (m, d), of all arms, (m, K, d).
+
+    >>> take_rows(np.array([[[1.0], [2.0]], [[3.0], [4.0]]]), np.array([1, 0])).tolist()
+    [[2.0], [3.0]]
+    """
+    m, K, d = arms.shape
+    if COMPILED and _is_plain(arms) and chosen.dtype == np.int64 and chosen.flags.c_contiguous:
+        rows = np.empty((m, d))
+        _fast_checks.take_rows(arms, chosen, rows, K, d)
+        return rows
+    return np.asarray(arms[np.arange(m), chosen])
+
+
+def add_errors(
+    sums: NDArray[np.float64], thetas: NDArray[np.float64], places: Codes, rows: NDArray[np.float64]
+) -> None:
+    """Add the squared errors of predicting rows ``[x, y]``, (m, width + 1), to sums, (rivals,).
+
+    Row i is predicted with each of the rivals' thetas at its place, (places, rivals, width); one
+    whose place is -1 not at all.
+
+    >>> sums = np.zeros(2)
+    >>> add_errors(sums, np.array([[[1.0], [2.0]]]), np.array([0]), np.array([[3.0, 5.0]]))
+    >>> sums.tolist()
+    [4.0, 1.0]
+    """
+    if COMPILED and len(rows) and _is_plain(rows):
+        _fast_checks.add_errors(thetas, places, rows, sums)
+        return
+    there = places >= 0
+    predicted = np.einsum("md,mcd->mc", rows[there, :-1], thetas[places[there]])
+    sums += ((rows[there, -1:] - predicted) ** 2).sum(axis=0)
+
+
+def _is_plain(values: Floats) -> bool:
+    return values.dtype == np.float64 and values.flags.c_contiguous

@@ -1,0 +1,123 @@
+"""Save and load the state of the shared policy: without pickle, and exact to the last bit.
+
+Each part of the state writes and reads its own arrays; this module puts them together. Values that
+follow from others are saved too, since computing them again may round differently. A file whose
+arrays do not fit each other is refused, so that damage is noticed before any decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cobandits.archives import Archive, Arrays, Header
+from cobandits.estimate import Estimate, Status
+from cobandits.policies.shared import version_2
+from cobandits.policies.shared.drift import DriftDetector
+from cobandits.policies.shared.empirical_bayes import DecomposedPrior, HyperparameterSelector
+from cobandits.policies.shared.pending import Pending
+from cobandits.policies.shared.posteriors import TaskPosteriors
+from cobandits.policies.shared.reader import ADVICE, Part, Reader, refused
+from cobandits.policies.shared.row_store import RowStore
+from cobandits.policies.shared.state import State
+
+__all__ = ["load", "save"]
+
+Made = TypeVar("Made")
+
+_FILE = Archive(holds="shared-policy", version=3, advice=ADVICE, upgrades={2: version_2.upgraded})
+
+
+def save(path: str | Path, setting: Header, state: State) -> None:
+    """Write the setting of a policy and its state, whole or not at all."""
+    header: Header = {"setting": setting}
+    arrays: Arrays = {}
+    for prefix, part in _parts(state).items():
+        header[prefix] = part.numbers
+        arrays |= {f"{prefix}.{name}": values for name, values in part.arrays.items()}
+    _FILE.save(path, header, arrays)
+
+
+def load(path: str | Path, make: Callable[[Header, State], Made]) -> Made:
+    """Read what :func:`save` wrote, and return ``make(setting, state)``."""
+    return _FILE.load(path, lambda header, arrays: make(header["setting"], _read(header, arrays)))
+
+
+def _parts(state: State) -> dict[str, Part]:
+    parts = {
+        "state": _numbers(state),
+        "store": state.store.saved(),
+        "selector": state.selector.saved(),
+        "drift": state.detector.saved(),
+        "pending": Pending.joined([Pending.none(state.store.width), *state.pending]).saved(),
+    }
+    if state.posteriors is not None and state.estimate is not None:
+        parts["prior"] = state.posteriors.prior.saved()
+        parts["posteriors"] = state.posteriors.saved()
+        parts["estimate"] = _estimate_part(state.estimate)
+    return parts
+
+
+def _numbers(state: State) -> Part:
+    learned = state.posteriors is not None
+    numbers: dict[str, Any] = {
+        "rewards": state.rewards,
+        "seen": state.seen,
+        "due": state.due,
+        "changes": state.changes,
+        "range": (state.lowest, state.highest) if learned else None,
+    }
+    return Part(numbers, {"counts": state.counts, "full_counts": state.full_counts})
+
+
+def _estimate_part(estimate: Estimate) -> Part:
+    arrays = {"basis": estimate.basis, "weights": estimate.weights}
+    return Part({"status": vars(estimate.status)}, arrays)
+
+
+def _read(header: Header, arrays: Arrays) -> State:
+    n_tasks, dim = header["setting"]["n_tasks"], header["setting"]["dim"]
+    reader = Reader("state", header, arrays)
+    counts = reader.codes("counts", (n_tasks,))  # checked before memory is taken for n_tasks
+    full_counts = reader.codes("full_counts", counts.shape)
+    seen = reader.count("seen")
+    if (full_counts > counts).any():
+        raise refused("state.full_counts above counts")
+    if counts.sum() != seen:
+        raise refused(f"counts of {counts.sum()} rewards, expected {seen}")
+    state = State.fresh(n_tasks=n_tasks, dim=dim)
+    state.counts, state.full_counts, state.seen = counts, full_counts, seen
+    state.rewards, state.due = reader.count("rewards"), reader.count("due")
+    state.changes = tuple(int(change) for change in reader.plain("changes"))
+    state.detector = DriftDetector.read(Reader("drift", header, arrays), n_tasks=n_tasks)
+    state.store = RowStore.read(Reader("store", header, arrays), n_tasks=n_tasks, dim=dim)
+    if reader.plain("range") is not None:
+        state.lowest, state.highest = reader.pair("range")
+        _read_learned(state, header, arrays)
+    state.selector = HyperparameterSelector.read(
+        Reader("selector", header, arrays),
+        prior=None if state.posteriors is None else state.posteriors.prior.plain,
+        n_slots=len(state.store.tasks),
+    )
+    return state
+
+
+def _read_learned(state: State, header: Header, arrays: Arrays) -> None:
+    """Read the parts that there are from the first reward on."""
+    n_tasks, dim = len(state.counts), state.store.width - 2
+    prior = DecomposedPrior.read(Reader("prior", header, arrays), dim=dim)
+    state.posteriors = TaskPosteriors.read(
+        Reader("posteriors", header, arrays), n_tasks=n_tasks, prior=prior
+    )
+    reader = Reader("estimate", header, arrays)
+    basis = reader.doubles("basis", (dim, None))
+    state.estimate = Estimate(
+        basis=basis,
+        weights=reader.doubles("weights", (basis.shape[1], n_tasks)),
+        labels=tuple(range(n_tasks)),
+        status=Status(**reader.plain("status")),
+    )
+    waiting = Pending.read(Reader("pending", header, arrays), counts=state.counts, width=dim + 2)
+    if len(waiting.tasks):
+        state.pending, state.n_pending = [waiting], len(waiting.tasks)

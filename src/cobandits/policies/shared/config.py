@@ -1,0 +1,199 @@
+"""Every constant of the shared policy: its unit, why it has this value, and what it moves.
+
+Modules read them as ``config.NAME``, so a study can set one without touching the code; only how
+many candidates there are of each hyperparameter is fixed. Most values were chosen while looking at
+trials of seed 7, as ``docs/shared-results.md`` says too. "Judgement" marks a value that was
+reasoned, not searched for.
+"""
+
+from __future__ import annotations
+
+# ---- When things happen: policy.py, state.py
+
+REFIT_GROWTH = 1.25
+"""Growth of the number of rewards since the last refit, as a factor, at which one is due.
+
+Refits then cost a constant share of all work, however long a policy runs. A smaller value lowers
+regret while the subspace is still being found (rounds 10 to 50 of synthetic 1) and takes more time.
+"""
+
+EXTRA_REWARDS = 4
+"""Rewards beyond that growth after which a task's theta is learned in all directions again.
+
+Keeps tasks with very few rewards from being relearned with each of them. Moves the regret of tasks
+that get many rewards between two refits. Judgement.
+"""
+
+PENDING_LIMIT, PENDING_LEAST = 64, 8
+"""The most and the fewest rewards that may wait to be stored and tested for drift.
+
+As many may wait as there are tasks, within these bounds. Testing one reward takes far longer than
+learning it, so they are tested in groups, and drift is detected at most one group later. Moves the
+time per reward, hardly the regret.
+"""
+
+# ---- Exploration: exploration.py
+
+KNOWN_REWARDS_PER_DIRECTION = 6
+"""Rewards per direction of the prior from which on a task may sample an uncertain arm.
+
+With n times as many, an arm is uncertain where over 1 / n of its prior variance is left. Chosen on
+seeds 7 to 9 of the digits (3 explored too much). Moves regret where arms repeat.
+"""
+
+# ---- Rows in memory: row_store.py
+
+ROW_BYTES = 2**30
+"""Memory for the rows of all tasks, in bytes; beyond it those of tasks with fewest are dropped.
+
+One GiB holds 663,000 rows of 200 features. Moves regret only where that is too little.
+"""
+
+FEWEST_ROWS = 8
+"""Rows that there is memory for in any case, as a multiple of the numbers per row."""
+
+COMPRESSION = 2
+"""Rows per task above which a refit compresses them, as a multiple of the numbers per row.
+
+A compressed task has as many rows as there are numbers per row. With twice as many, compression
+halves them at once, so it is rarely due. Changes results by no more than rounding.
+"""
+
+# ---- Posteriors: posteriors.py, reduced.py
+
+EXTRA_DIRECTIONS, DIRECTIONS_PER_SHARED = 8, 2
+"""Directions in which rewards move thetas between refits: 8, and 2 per direction of the rank.
+
+Twice the rank leaves room for directions that are about to be found. Moves the time per reward, and
+regret a little where tasks are related.
+"""
+
+POSTERIOR_BYTES, FEWEST_DIRECTIONS = 2**28, 4
+"""Memory for the posteriors of all tasks, in bytes, and directions that they have in any case.
+
+256 MiB hold 24 directions of 100,000 tasks. Moves regret only where there are very many tasks.
+"""
+
+LEAST_PRECISION = 1e-9
+"""Least precision that rewards add in a direction, in units of the prior's, to count at all.
+
+Less is rounding. Moves the posteriors of tasks whose rows were dropped, at a refit.
+"""
+
+CORRELATION_CUTOFF = 1e-10
+"""Singular values, as a share of the largest, below which features count as dependent."""
+
+# ---- The prior: empirical_bayes/prior.py
+
+MOST_FEATURES = 256
+"""The most features that a prior is learned for; more are reduced to principal directions.
+
+Bounds the cost of a refit, which grows with the cube. Moves regret on MNIST (784 features).
+"""
+
+CONSTANT_VARIANCE = 1e-12
+"""Variance of a feature, as a share of its mean square, below which it counts as constant."""
+
+FIRST_NOISE = 0.1
+"""Variance of the noise before anything is known, over that of the rewards. Judgement."""
+
+DISTINCT_RATIO = 10.0
+"""Variance of a direction, over that of a narrow one, above which tasks are said to share it.
+
+Moves ``rank``, and with it how many directions rewards move thetas in. Judgement.
+"""
+
+NARROW_QUANTILE = 4
+"""What counts as narrow: the direction at 1 / 4 of all, from the narrowest on. Judgement."""
+
+NARROWEST_VARIANCE = 1e-12
+"""Least variance of a direction, as a share of the widest: roots can be inverted."""
+
+# ---- Expectation and maximisation: empirical_bayes/em.py
+
+LEAST_NOISE = 1e-10
+"""Least variance of the noise, over that of the rewards: less is lost in rounding."""
+
+LEAST_RESOLVED = 1e-12
+"""Least variance of the noise, over that of the thetas: less is lost in rounding."""
+
+LEAST_FREE_ROWS = 1e-3
+"""Least degrees of freedom that are left for the noise, as a share of the rows."""
+
+OUTLIER_RATIO = 10.0
+"""Largest mean over tasks, in units of their median: a few outliers do not set it."""
+
+NOISE_STEP = 10.0
+"""Largest change of the noise in one iteration, as a factor: MacKay's rule can overshoot."""
+
+EM_ROWS, EM_FEWEST, EM_MOST = 150, 5, 40
+"""EM iterations per refit: 150 over the mean number of rows per task, but from 5 to 40.
+
+Few rows per task converge slowly and are cheap, many quickly. More iterations lower regret at many
+tasks of low rank (T = 100, r = 2) and take more time.
+"""
+
+EM_FINAL = 5
+"""EM iterations under the selected hyperparameters, so that covariance and noise suit them."""
+
+EM_WORK = 4e9
+"""Multiplications of all EM iterations of a refit; beyond, only the busiest tasks count."""
+
+BLOCK_BYTES = 2**23
+"""Memory for the rows of one block of tasks, in bytes: about what a cache holds."""
+
+# ---- Hyperparameters: empirical_bayes/selection.py
+
+SHRINKAGE_PSEUDO_TASKS = (3.0, 12.0, 1e6)
+"""Candidates: the weight of an isotropic covariance in that of the prior, in tasks.
+
+3 shares as much as the data allow, a million makes every task a ridge regression of its own. Moves
+regret wherever tasks are few or unrelated.
+"""
+
+NOISE_SHARES = (0.0, 0.03, 0.3)
+"""Candidates: the least variance of the noise, over that of the rewards.
+
+Larger ones shrink thetas more. Moves regret while rewards are few, and makes intervals wide where
+the true noise is far less.
+"""
+
+OFFSETS = (False, True)
+"""Candidates: whether rewards have a mean in common that no feature explains."""
+
+AS_GOOD = 1.01
+"""Errors, over the least ones, up to which a candidate counts as equally good.
+
+Of these the one that shrinks most is taken; otherwise unrelated tasks would share by chance. Moves
+the regret of unrelated tasks.
+"""
+
+CLEARLY_WORSE = 1.05
+"""Errors without an offset, over those with one, above which an offset is used."""
+
+ERROR_DISCOUNT = 0.5
+"""Weight of earlier errors after every refit: what was best long ago may not be now."""
+
+# ---- Drift detection: drift.py
+
+DRIFT_RATIO = 4.0
+"""Squared errors over their baseline under the alternative hypothesis of the test."""
+
+DRIFT_THRESHOLD = 40.0
+"""Evidence, a log-likelihood ratio, above which tasks are taken to have changed.
+
+A false alarm every e^40 rewards, were errors Gaussian and independent, which real ones are not.
+Lower values detect a change a few rewards earlier.
+"""
+
+DRIFT_CAP = 16.0
+"""Squared error over its baseline at which each error is capped: no outlier is a change."""
+
+DRIFT_TASKS, DRIFT_TASK_SHARE = 4, 1.01
+"""Tasks that it takes to raise the alarm, and the most that one adds, over an equal share."""
+
+DRIFT_MEMORY, DRIFT_LEAST_ROWS = 20, 30
+"""Rewards per task that the baseline averages, and rewards in all before there is one."""
+
+LEAST_CALIBRATION = 1e-6
+"""Least factor by which variances are scaled where errors are smaller than expected."""

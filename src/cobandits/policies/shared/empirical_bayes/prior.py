@@ -1,0 +1,172 @@
+"""The Gaussian prior of all thetas, and the coordinates in which it is learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.policies.shared import config
+from cobandits.policies.shared.reader import Part, Reader
+from cobandits.policies.shared.row_store import RowStore
+
+__all__ = ["Coordinates", "DecomposedPrior", "Prior"]
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Coordinates:
+    """Features scaled to mean square 1, with an intercept.
+
+    A feature whose mean is larger than its standard deviation is centred. A smaller mean stays,
+    since it may carry information about theta: the mean of chosen arms is not 0 even where that of
+    all arms is. More than 256 features are reduced to their principal directions.
+    """
+
+    matrix: Doubles  # (d + 1, p): [phi, 1] @ matrix
+
+    @classmethod
+    def of(cls, store: RowStore) -> Coordinates:
+        """Return the coordinates for the rows of a store."""
+        products = store.products()[:-1, :-1]  # of [phi, 1]
+        n, d = products[-1, -1], len(products) - 1
+        means, squares = products[-1, :d] / n, np.diag(products)[:d] / n
+        variances = squares - means**2
+        means[means**2 <= variances] = 0
+        sizes = squares - means**2
+        scales = np.sqrt(np.where(sizes <= config.CONSTANT_VARIANCE * squares, 1.0, sizes))
+        matrix = np.zeros((d + 1, d + 1))
+        matrix[:d, :d] = np.diag(1 / scales)
+        matrix[d, :d] = -means / scales
+        matrix[d, d] = 1.0
+        if d > config.MOST_FEATURES:
+            moved = matrix.T @ products @ matrix / n
+            vectors = np.linalg.eigh(moved[:d, :d])[1][:, -config.MOST_FEATURES :]
+            matrix = np.hstack([matrix[:, :d] @ vectors, matrix[:, d:]])
+        return cls(matrix=matrix)
+
+    @property
+    def dim(self) -> int:
+        """The number of coordinates, p."""
+        return int(self.matrix.shape[1])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prior:
+    """``theta ~ N(0, C)`` in some coordinates, with the offset and the noise of rewards."""
+
+    coordinates: Coordinates
+    covariance: Doubles  # C, (p, p)
+    offset: float  # expected reward before features are known
+    noise: float  # variance of the noise
+    feature_second_moment: Doubles  # (p, p), of the features in these coordinates
+
+    @classmethod
+    def vague(cls, store: RowStore) -> Prior:
+        """Return a prior with no preferred direction, as wide as the rewards of a store."""
+        coordinates = Coordinates.of(store)
+        p, products = coordinates.dim, store.products()[-2:, -2:]
+        offset = products[0, 1] / products[0, 0]
+        square = products[1, 1] / products[0, 0]
+        variance = square - offset**2
+        if variance <= config.CONSTANT_VARIANCE * square:
+            variance = square or 1.0
+        return cls(
+            coordinates=coordinates,
+            covariance=np.eye(p) * variance / p,
+            offset=float(offset),
+            noise=config.FIRST_NOISE * variance,
+            feature_second_moment=np.eye(p),
+        )
+
+    def in_coordinates(self, coordinates: Coordinates) -> Prior:
+        """Return the same prior in other coordinates."""
+        M = np.linalg.lstsq(coordinates.matrix, self.coordinates.matrix, rcond=None)[0]
+        return replace(self, coordinates=coordinates, covariance=M @ self.covariance @ M.T)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DecomposedPrior(Prior):
+    """A prior with its eigenvectors; these are kept, since their signs are a matter of chance.
+
+    Parameters
+    ----------
+    variances : (p,)
+        Of the directions, rising.
+    vectors : (p, p)
+        The directions in the coordinates, the widest last.
+    """
+
+    variances: Doubles
+    vectors: Doubles
+
+    @classmethod
+    def of(cls, prior: Prior) -> DecomposedPrior:
+        """Decompose a prior."""
+        values, vectors = np.linalg.eigh(prior.covariance)
+        variances = np.maximum(values, config.NARROWEST_VARIANCE * values[-1])
+        return cls(**vars(prior), variances=variances, vectors=vectors)
+
+    @property
+    def spectrum(self) -> Doubles:
+        """The variances of the prior's directions, (p,), falling."""
+        return self.variances[::-1]
+
+    @property
+    def rank(self) -> int:
+        """How many directions tasks share: those that are far wider than the narrow ones."""
+        narrow = self.variances[len(self.covariance) // config.NARROW_QUANTILE]
+        return int((self.variances > config.DISTINCT_RATIO * narrow).sum())
+
+    @cached_property
+    def to_directions(self) -> Doubles:
+        """The matrix from thetas, less the offset, to weights of the directions, (p, d + 1)."""
+        return np.asarray(self.vectors.T @ np.linalg.pinv(self.coordinates.matrix))
+
+    def whitening(self, directions: int) -> Doubles:
+        """Return ``L``, (p, q): in the coordinates theta is ``L omega``, ``omega ~ N(0, I)``."""
+        return np.asarray(self.vectors[:, -directions:] * np.sqrt(self.variances[-directions:]))
+
+    def root(self, directions: int) -> Doubles:
+        """Return ``R``, (d + 1, q): of features theta is ``R omega``, ``omega ~ N(0, I)``."""
+        return np.asarray(self.coordinates.matrix @ self.whitening(directions))
+
+    def residual_variance(self, directions: int) -> float:
+        """Return the variance of a typical arm's reward outside of the widest directions."""
+        values, rest = self.variances[:-directions], self.vectors[:, :-directions]
+        M = self.feature_second_moment
+        return float(values @ np.einsum("pj,pq,qj->j", rest, M, rest))
+
+    def saved(self) -> Part:
+        """Return what a checkpoint holds of the prior."""
+        arrays = {
+            "coordinates": self.coordinates.matrix,
+            "covariance": self.covariance,
+            "variances": self.variances,
+            "vectors": self.vectors,
+            "feature_second_moment": self.feature_second_moment,
+        }
+        return Part({"offset": self.offset, "noise": self.noise}, arrays)
+
+    @classmethod
+    def read(cls, reader: Reader, *, dim: int) -> DecomposedPrior:
+        """Read what :meth:`saved` returned."""
+        matrix = reader.doubles("coordinates", (dim + 1, None))
+        square = (matrix.shape[1], matrix.shape[1])
+        return cls(
+            coordinates=Coordinates(matrix=matrix),
+            covariance=reader.doubles("covariance", square),
+            offset=reader.number("offset"),
+            noise=reader.variance("noise"),
+            feature_second_moment=reader.doubles("feature_second_moment", square),
+            variances=reader.doubles("variances", square[:1], above=0.0),
+            vectors=reader.doubles("vectors", square),
+        )
+
+    @property
+    def plain(self) -> Prior:
+        """The prior without its directions."""
+        return Prior(**{one.name: getattr(self, one.name) for one in fields(Prior)})

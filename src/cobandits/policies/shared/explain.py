@@ -1,0 +1,260 @@
+"""Explain predictions: how much of them tasks share, which tasks are alike, how certain they are.
+
+A typical arm is one of those that tasks have learned from: its features have the second moment
+``feature_second_moment`` of the prior. Variances are over typical arms. A constant that all arms
+of a task share is no part of them, since no choice depends on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.decisions import check_tasks
+from cobandits.errors import DataError
+from cobandits.kernels import chunks
+from cobandits.policies.shared.empirical_bayes import Prior
+from cobandits.policies.shared.posteriors import TaskPosteriors
+
+__all__ = ["Explanation", "Explanations", "Neighbour", "explain", "explain_all"]
+
+Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+_NEAREST = 3  # tasks that are named
+_AXES = 2  # of the picture of the tasks
+_CONSTANT = 1e-12  # variance of a coordinate, as a share of its mean square
+
+
+class Neighbour(NamedTuple):
+    """Another task, and how alike the predictions of the two are."""
+
+    task: int
+    likeness: float  # correlation over typical arms: 1 is the same choices, 0 unrelated
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What a task's predictions come from, and how certain they are.
+
+    Parameters
+    ----------
+    task, rewards
+        The task's number, and how many rewards it has learned from.
+    rank
+        How many directions tasks share: :attr:`DecomposedPrior.rank`.
+    shared
+        Share of the predictions that is due to the shared directions. Theta has a part in these
+        directions and a part outside; this is the variance of what the first part predicts, over
+        the sum of both parts' variances. For a task that predicts nothing yet, it is the share
+        that the prior expects.
+    nearest
+        The tasks with rewards whose predictions are most alike, the nearest first.
+    uncertainty, uncertainty_before
+        Standard deviation of the expected reward of a typical arm, in units of reward: of the
+        posterior now, and of the prior, before the task's first reward. Noise is no part of it.
+
+    Examples
+    --------
+    >>> print(
+    ...     Explanation(
+    ...         task=4,
+    ...         rewards=20,
+    ...         rank=2,
+    ...         shared=0.9,
+    ...         nearest=(Neighbour(task=1, likeness=0.8),),
+    ...         uncertainty=0.1,
+    ...         uncertainty_before=0.5,
+    ...     )
+    ... )
+    task 4, after 20 rewards
+      shared with other tasks: 90 % of what it predicts (2 directions); its own: 10 %
+      nearest tasks, by correlation of predictions: 1 (0.80)
+      uncertainty of an expected reward: 0.1, before any reward 0.5: 20 % is left
+    """
+
+    task: int
+    rewards: int
+    rank: int
+    shared: float
+    nearest: tuple[Neighbour, ...]
+    uncertainty: float
+    uncertainty_before: float
+
+    @property
+    def own(self) -> float:
+        """Share of the predictions that is the task's own: ``1 - shared``."""
+        return 1 - self.shared
+
+    @property
+    def left(self) -> float:
+        """The uncertainty, as a share of that before any reward."""
+        return self.uncertainty / self.uncertainty_before
+
+    def __str__(self) -> str:
+        expected = "" if self.rewards else ", as other tasks suggest"
+        near = ", ".join(f"{one.task} ({one.likeness:.2f})" for one in self.nearest)
+        return (
+            f"task {self.task}, after {_counted(self.rewards, 'reward')}\n"
+            f"  shared with other tasks: {_percent(self.shared)} of what it predicts "
+            f"({_counted(self.rank, 'direction')}); its own: {_percent(self.own)}{expected}\n"
+            f"  nearest tasks, by correlation of predictions: {near or 'none yet'}\n"
+            f"  uncertainty of an expected reward: {self.uncertainty:.3g}, before any reward "
+            f"{self.uncertainty_before:.3g}: {_percent(self.left)} is left"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Explanations:
+    """The numbers of :class:`Explanation` for all T tasks, and those that plots show."""
+
+    rewards: Codes  # (T,)
+    rank: int
+    spectrum: Doubles  # (p,), variances of the prior's directions, falling
+    weights: Doubles  # (T, 2), of theta in the two widest directions
+    shared: Doubles  # (T,)
+    uncertainty: Doubles  # (T,)
+    uncertainty_before: float
+
+    @property
+    def own(self) -> Doubles:
+        """Share of each task's predictions that is its own, (T,)."""
+        return 1 - self.shared
+
+    @property
+    def left(self) -> Doubles:
+        """Each task's uncertainty, as a share of that before any reward, (T,)."""
+        return self.uncertainty / self.uncertainty_before
+
+
+def explain(posteriors: TaskPosteriors | None, counts: Codes, task: int) -> Explanation:
+    """Explain one task, in O(T d^2) for T tasks of d features."""
+    (code,) = check_tasks([task], len(counts)).tolist()
+    posteriors = _learned(posteriors)
+    asked = np.array([code])
+    return Explanation(
+        task=code,
+        rewards=int(counts[code]),
+        rank=posteriors.prior.rank,
+        shared=float(_shares(posteriors, asked)[0]),
+        nearest=_nearest(posteriors, counts, code),
+        uncertainty=float(_uncertainty(posteriors, asked)[0]),
+        uncertainty_before=_uncertainty_before(posteriors),
+    )
+
+
+def explain_all(posteriors: TaskPosteriors | None, counts: Codes) -> Explanations:
+    """Explain all tasks, in O(T (d^2 + q^3)) for posteriors of q directions, a few at a time."""
+    posteriors, everyone = _learned(posteriors), np.arange(len(counts))
+    spectrum = posteriors.prior.spectrum
+    return Explanations(
+        rewards=counts.copy(),
+        rank=posteriors.prior.rank,
+        spectrum=spectrum.copy(),
+        weights=_weights(posteriors, everyone)[:, : -_AXES - 1 : -1],
+        shared=_shares(posteriors, everyone),
+        uncertainty=_uncertainty(posteriors, everyone),
+        uncertainty_before=_uncertainty_before(posteriors),
+    )
+
+
+def _learned(posteriors: TaskPosteriors | None) -> TaskPosteriors:
+    """Return the posteriors, or refuse where there are none yet."""
+    if posteriors is None:
+        raise DataError(
+            "there is nothing to explain before the first reward; call learn with one first"
+        )
+    return posteriors
+
+
+def _weights(posteriors: TaskPosteriors, tasks: Codes) -> Doubles:
+    """Return the weights of some thetas in the prior's directions, (m, p), the widest last."""
+    thetas = posteriors.thetas[tasks]
+    thetas[:, -1] -= posteriors.prior.offset
+    return np.asarray(thetas @ posteriors.prior.to_directions.T)
+
+
+def _shares(posteriors: TaskPosteriors, tasks: Codes) -> Doubles:
+    """Return the share of each task's predictions that is due to the shared directions, (m,)."""
+    G, weights = _covariance(posteriors), _weights(posteriors, tasks)
+    own = len(G) - posteriors.prior.rank  # the shared directions come last
+    shared = _squares(weights[:, own:], G[own:, own:])
+    total = shared + _squares(weights[:, :own], G[:own, :own])
+    variances = posteriors.prior.spectrum[::-1] * np.diag(G)  # expected where nothing is known
+    expected = variances[own:].sum() / (variances.sum() or 1.0)
+    shares: Doubles = np.full(len(tasks), expected)
+    return np.divide(shared, total, out=shares, where=total > 0)
+
+
+def _nearest(posteriors: TaskPosteriors, counts: Codes, task: int) -> tuple[Neighbour, ...]:
+    """Return the tasks whose predictions are most alike."""
+    others = np.flatnonzero(counts > 0)
+    others = others[others != task]
+    G, weights = _covariance(posteriors), _weights(posteriors, np.append(others, task))
+    squares = _squares(weights, G)
+    lengths = np.sqrt(squares[:-1] * squares[-1])
+    along = weights[:-1] @ (G @ weights[-1])
+    others, along, lengths = others[lengths > 0], along[lengths > 0], lengths[lengths > 0]
+    likeness = np.clip(along / lengths, -1, 1)
+    nearest = np.argsort(-likeness, kind="stable")[:_NEAREST]
+    return tuple(Neighbour(int(others[i]), float(likeness[i])) for i in nearest)
+
+
+def _uncertainty(posteriors: TaskPosteriors, tasks: Codes) -> Doubles:
+    """Return the standard deviations of a typical arm's expected reward, (m,)."""
+    q, prior = posteriors.weights.dim, posteriors.prior
+    M = posteriors.basis.second_moment
+    variances = posteriors.noises[tasks] - prior.noise  # outside of the posteriors' directions
+    for block in chunks(len(tasks), 8 * q * q):
+        S = posteriors.weights.unpacked(tasks[block])  # (b, q, q), S S' is the covariance
+        variances[block] += np.einsum("bij,bij->b", S, M @ S)
+    return np.asarray(np.sqrt(variances))
+
+
+def _uncertainty_before(posteriors: TaskPosteriors) -> float:
+    """Return the same standard deviation before a task's first reward."""
+    return float(np.sqrt(np.trace(posteriors.basis.second_moment) + posteriors.residual_variance))
+
+
+def _covariance(posteriors: TaskPosteriors) -> Doubles:
+    """Return the covariance of typical arms in the prior's directions, (p, p)."""
+    vectors = posteriors.prior.vectors
+    return np.asarray(vectors.T @ _centred(posteriors.prior) @ vectors)
+
+
+def _centred(prior: Prior) -> Doubles:
+    """Return the covariance of typical arms in the prior's coordinates, (p, p)."""
+    mean = prior.feature_second_moment[-1]  # the last coordinate is always 1
+    covariance = prior.feature_second_moment - np.outer(mean, mean)
+    constant = np.diag(covariance) <= _CONSTANT * np.diag(prior.feature_second_moment)
+    covariance[constant] = 0
+    covariance[:, constant] = 0
+    return covariance
+
+
+def _squares(weights: Doubles, G: Doubles) -> Doubles:
+    """Return the variances, (m,), of what weights, (m, q), predict for typical arms."""
+    return np.asarray(np.maximum(np.einsum("mq,mq->m", weights @ G, weights), 0))
+
+
+def _counted(count: int, what: str) -> str:
+    """Return a count with its noun.
+
+    >>> _counted(1, "reward"), _counted(0, "reward")
+    ('1 reward', '0 rewards')
+    """
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _percent(share: float) -> str:
+    """Return a share in whole percent; only 0 is called 0 %, and only 1 is called 100 %.
+
+    >>> _percent(0.123), _percent(0.0012), _percent(0.9996), _percent(0.0)
+    ('12 %', 'under 1 %', 'over 99 %', '0 %')
+    """
+    if 0 < share < 0.01:
+        return "under 1 %"
+    return "over 99 %" if 0.99 < share < 1 else f"{100 * share:.0f} %"

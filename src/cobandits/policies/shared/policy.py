@@ -1,0 +1,262 @@
+"""The shared policy: its parameters, and how it decides, learns, saves and explains itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cobandits.decisions import Decisions
+from cobandits.errors import ConfigurationError, DataError
+from cobandits.estimate import Estimate
+from cobandits.policies.base import Policy
+from cobandits.policies.propensities import draw, greedy
+from cobandits.policies.shared import checkpoint
+from cobandits.policies.shared.empirical_bayes import DecomposedPrior
+from cobandits.policies.shared.explain import Explanation, Explanations, explain, explain_all
+from cobandits.policies.shared.exploration import (
+    RULES,
+    Experience,
+    Explore,
+    known_ratio,
+    sampled_values,
+    scaled,
+    winning_shares,
+    with_floor,
+)
+from cobandits.policies.shared.posteriors import Beliefs, TaskPosteriors
+from cobandits.policies.shared.state import Refit, Snapshot, State, absorb, refit
+
+__all__ = ["Shared"]
+
+Floats = NDArray[np.floating]
+Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+class Shared(Policy):
+    """A Gaussian prior that is learned from all tasks, and a posterior per task under it.
+
+    A task's theta is updated after every reward. The prior is learned again from all rewards
+    whenever their number has grown by a quarter. No rank, ridge or horizon is needed.
+    Where tasks have nothing in common, the prior has no preferred direction, and each task is
+    a ridge regression of its own. How much is shared is decided by the errors in predicting
+    rewards before they are learned. An intercept is learned too.
+
+    When errors become far larger than they were, the tasks are taken to have changed. What was
+    learned before is forgotten, :attr:`changes` gets the number of rewards so far, and a warning
+    is logged.
+
+    Parameters
+    ----------
+    explore : "needed", "always" or "never"
+        ``"always"`` is Thompson sampling: the best arm for a theta drawn from the posterior.
+        ``"never"`` is greedy. ``"needed"`` is greedy, but samples the value of an arm if two
+        things hold. More of its prior variance is left than the same number of rewards from
+        diverse arms would leave. And its expected improvement on the best arm, times the number of
+        the task's rewards so far, exceeds the expected loss of trying it once. Improvements beyond
+        the highest reward so far do not count, and variances are scaled down where errors were
+        smaller than expected.
+    floor : float
+        Share of the decisions that are uniformly random, so that no arm has probability 0.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> policy, arms = Shared(dim=3, n_tasks=2), rng.standard_normal((2, 4, 3))
+    >>> decisions = policy.decide([0, 1], arms, rng)
+    >>> policy.learn([0, 1], arms, decisions, rewards=[1.0, 2.0])
+    """
+
+    name: ClassVar[str] = "shared"
+
+    def __init__(
+        self, *, dim: int, n_tasks: int, explore: Explore = "needed", floor: float = 0.0
+    ) -> None:
+        super().__init__(dim=dim, n_tasks=n_tasks)
+        if explore not in (known := get_args(Explore)):
+            raise ConfigurationError(f"explore must be one of {', '.join(known)}, got {explore!r}")
+        if not 0 <= floor <= 1:
+            raise ConfigurationError(f"floor must be a share from 0 to 1, got {floor}")
+        self.explore, self.floor = explore, float(floor)
+        self._state = State.fresh(n_tasks=n_tasks, dim=dim)
+
+    @property
+    def rewards(self) -> int:
+        """How many rewards have been learned."""
+        return self._state.rewards
+
+    @property
+    def changes(self) -> tuple[int, ...]:
+        """The number of rewards before each change of the tasks that was detected."""
+        return self._state.changes
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """The thetas of the last refit, None before the first reward."""
+        return self._state.estimate
+
+    @property
+    def prior(self) -> DecomposedPrior | None:
+        """The prior that all tasks share, None before the first reward."""
+        posteriors = self._state.posteriors
+        return None if posteriors is None else posteriors.prior
+
+    def explain(self, task: int) -> Explanation:
+        """Explain what a task's predictions come from and how certain they are; print it."""
+        return explain(self._state.posteriors, self._state.counts, task)
+
+    def explain_all(self) -> Explanations:
+        """Explain all tasks, in arrays: what :func:`cobandits.plots.sharing` draws."""
+        return explain_all(self._state.posteriors, self._state.counts)
+
+    def save(self, path: str | Path) -> None:
+        """Write all that was learned to ``path``, whole or not at all; no pickle is used."""
+        setting = {
+            "dim": int(self.dim),
+            "n_tasks": int(self.n_tasks),
+            "explore": self.explore,
+            "floor": self.floor,
+        }
+        checkpoint.save(path, setting, self._state)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Shared:
+        """Load a policy that goes on as the saved one, to the last bit.
+
+        Random numbers are the caller's: save the state of the generator too where the same
+        decisions are wanted.
+        """
+        return checkpoint.load(path, cls._restored)
+
+    @classmethod
+    def _restored(cls, setting: dict[str, Any], state: State) -> Shared:
+        policy = cls(**setting)
+        policy.restore(state)
+        return policy
+
+    def restore(self, state: State) -> None:
+        """Replace the state, by one that was saved."""
+        self._state = state
+
+    # ---- A refit elsewhere: in another thread, while this one decides
+
+    def refit_due(self, n_rewards: int = 1) -> bool:
+        """Tell whether learning ``n_rewards`` more includes a refit, which takes longer.
+
+        When tasks are found to have changed there is one too, from the few rewards since then.
+        """
+        return self._state.refit_due(n_rewards)
+
+    def snapshot(
+        self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
+    ) -> Snapshot:
+        """Return all that a refit with these rewards needs; arguments are as in :meth:`learn`.
+
+        It is cheap, and what is learned later does not change it. :meth:`install` takes what
+        ``refit(snapshot)`` returns; until then this policy decides as before.
+        """
+        codes, rows, y = self._checked(tasks, arms, decisions, rewards)
+        if not len(codes):
+            raise DataError("a refit learns from new rewards, got none; give at least one")
+        return self._state.snapshot(codes, _with_intercept(rows, y))
+
+    def install(self, found: Refit) -> None:
+        """Take what :func:`refit` returned, in one assignment: the same bits as :meth:`learn`."""
+        if found.after != self.rewards:
+            raise ConfigurationError(
+                f"a refit that follows on {found.after} rewards cannot be installed after "
+                f"{self.rewards}; learn nothing between snapshot and install"
+            )
+        self._take(found.state)
+
+    def _take(self, state: State) -> None:
+        changed = len(state.changes) > len(self._state.changes)
+        self._state = state
+        if changed:
+            logging.getLogger("cobandits").warning(
+                "after %d rewards the tasks are no longer what they were: starting over",
+                state.changes[-1],
+            )
+
+    def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
+        if not len(tasks):
+            return
+        F = _with_intercept(rows, rewards)
+        if self._state.refit_due(len(tasks)):
+            self.install(refit(self._state.snapshot(tasks, F)))
+            return
+        if self._state.must_absorb:
+            assert self._state.posteriors is not None
+            self._state.posteriors.check(F)  # before anything changes
+            self._take(absorb(self._state))
+        self._state.observe(tasks, F)
+
+    # ---- Decisions
+
+    def _choose(
+        self, tasks: Codes, arms: Floats, rng: np.random.Generator
+    ) -> tuple[Codes, Floats | Callable[[], Floats]]:
+        state, (m, K) = self._state, arms.shape[:2]
+        if state.posteriors is None or self.explore == "never":
+            return draw(self._probabilities(tasks, arms), rng)
+        if self.explore == "needed" and state.lowest != state.highest:
+            known = known_ratio(state.posteriors.prior.coordinates.dim)
+            best, others = state.posteriors.greedy(tasks, arms, state.counts, known)
+        else:
+            best, others = np.full(m, -1), m > 0
+        chosen, beliefs = best, None
+        if others:
+            sampled = best < 0
+            beliefs = self._beliefs(state.posteriors, tasks[sampled], arms[sampled])
+            chosen = best.copy()
+            chosen[sampled] = sampled_values(beliefs, rng).argmax(axis=1)
+        if self.floor:
+            chosen = np.where(rng.random(m) < self.floor, rng.integers(K, size=m), chosen)
+        return chosen, partial(_chances, best, beliefs, chosen, self.floor, K)
+
+    def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
+        posteriors, (m, K) = self._state.posteriors, arms.shape[:2]
+        if posteriors is None:
+            return np.full((m, K), 1 / K)
+        if self.explore == "never":
+            return with_floor(greedy(posteriors.values(tasks, arms)), self.floor, K)
+        beliefs = self._beliefs(posteriors, tasks, arms)
+        shares = np.stack([winning_shares(beliefs, np.full(m, k)) for k in range(K)], axis=1)
+        return with_floor(shares / shares.sum(axis=1, keepdims=True), self.floor, K)
+
+    def _beliefs(self, posteriors: TaskPosteriors, tasks: Codes, arms: Floats) -> Beliefs:
+        """Return the beliefs to sample with, under the exploration rule."""
+        beliefs, state = posteriors.beliefs(tasks, arms), self._state
+        experience = Experience(
+            counts=state.counts[tasks],
+            intercepts=posteriors.thetas[tasks, -1],
+            highest=state.highest,
+            rewards_differ=state.lowest != state.highest,
+            calibration=state.detector.calibration,
+            n_directions=posteriors.prior.coordinates.dim,
+        )
+        return scaled(beliefs, RULES[self.explore](beliefs, experience))
+
+
+def _with_intercept(rows: Floats, rewards: Floats) -> Doubles:
+    """Return rows ``[phi, 1, y]``, (m, d + 2)."""
+    F = np.empty((len(rows), rows.shape[1] + 2))
+    F[:, :-2], F[:, -2], F[:, -1] = rows, 1, rewards
+    return F
+
+
+def _chances(
+    best: Codes, beliefs: Beliefs | None, chosen: Codes, floor: float, n_arms: int
+) -> Floats:
+    """Return the probabilities of the chosen arms, (m,); ``best`` is -1 where it was sampled."""
+    chances = (chosen == best).astype(np.float64)
+    if beliefs is not None:
+        sampled = best < 0
+        chances[sampled] = winning_shares(beliefs, chosen[sampled])
+    return with_floor(chances, floor, n_arms)

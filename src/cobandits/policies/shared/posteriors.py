@@ -1,0 +1,283 @@
+"""The theta and the posterior of every task under the shared prior."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.errors import DataError
+from cobandits.fast_checks import are_at_most
+from cobandits.policies.gaussian import COMPILED, SQUARE_LIMIT, TOO_LARGE, GaussianPosteriors
+from cobandits.policies.shared import config
+from cobandits.policies.shared.empirical_bayes import DecomposedPrior, TaskBlock, task_blocks
+from cobandits.policies.shared.reader import Part, Reader, refused
+from cobandits.policies.shared.reduced import Projected, basis_of
+from cobandits.policies.shared.row_store import RowStore
+
+if COMPILED:
+    from cobandits.compiled import _posterior
+
+__all__ = ["BatchPosterior", "Beliefs", "PosteriorPart", "TaskPosteriors"]
+
+Floats = NDArray[np.floating]
+Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+class Beliefs(NamedTuple):
+    """Gaussian beliefs about the values of arms, for m requests of K arms."""
+
+    values: Doubles  # (m, K), means, up to a constant per task
+    factors: Doubles  # (m, K, q), a root of the covariance in the basis
+    residual_std: Doubles  # (m, K), outside of the basis, taken as independent between arms
+    prior_variances: Doubles  # (m, K), before any reward
+
+    @property
+    def variances(self) -> Doubles:
+        """Posterior variances of the values, (m, K)."""
+        within = np.einsum("mkq,mkq->mk", self.factors, self.factors)
+        return np.asarray(within + self.residual_std**2)
+
+
+class PosteriorPart(NamedTuple):
+    """Posteriors of some tasks, learned in all directions."""
+
+    tasks: Codes  # (b,)
+    thetas: Doubles  # (b, d + 1)
+    projected: Projected
+    log_volumes: Doubles  # (b,)
+
+
+class BatchPosterior:
+    """Posteriors of tasks from all of their rows, in as many directions as there is memory for.
+
+    For few tasks these are all directions of the prior. For very many the narrowest are left out,
+    and what is unknown in them counts as noise. ``[phi, 1] root`` are the features whose weights
+    have the prior ``N(0, I)``.
+    """
+
+    def __init__(self, *, prior: DecomposedPrior, directions: int) -> None:
+        self.prior, self.dim = prior, directions
+        self.noise = prior.noise + prior.residual_variance(directions)
+        self.root = prior.root(directions)  # (d + 1, Q)
+        self._whitening = L = prior.whitening(directions)  # (p, Q)
+        self.second_moment = L.T @ prior.feature_second_moment @ L  # of a typical arm, (Q, Q)
+
+    def posteriors(self, block: TaskBlock) -> GaussianPosteriors:
+        """Return the posteriors of the tasks of a block, in the same order."""
+        m, n = block.rewards.shape
+        std, everyone = np.sqrt(self.noise), np.arange(m)
+        Z = block.features @ (self._whitening / std)  # (m, n, Q)
+        y = (block.rewards - self.prior.offset * block.features[..., -1]) / std
+        posteriors = GaussianPosteriors(n_tasks=m, dim=self.dim, ridge=1.0)
+        if n <= self.dim // 2:  # faster than a decomposition
+            posteriors.learn(np.repeat(everyone, n), Z.reshape(m * n, -1), y.ravel())
+        else:
+            posteriors.set_from_rows(everyone, Z, y)
+        return posteriors
+
+    @cached_property
+    def weights_of_theta(self) -> Doubles:
+        """The matrix from thetas, less the offset, to weights of the features, (Q, d + 1)."""
+        widths = np.sqrt(self.prior.variances[-self.dim :])
+        return np.asarray(self.prior.to_directions[-self.dim :] / widths[:, None])
+
+    def thetas(self, posteriors: GaussianPosteriors) -> Doubles:
+        """Return the posterior means of the thetas, with the intercept, (m, d + 1)."""
+        thetas = posteriors.means @ self.root.T
+        thetas[:, -1] += self.prior.offset
+        return np.asarray(thetas)
+
+
+class TaskPosteriors:
+    """Thetas of all tasks, and their posteriors in the widest directions of the prior.
+
+    Thetas are learned from all rows, in all directions, at every refit and when a task has had a
+    quarter more rewards. In between, rewards move them in the basis alone. It has the widest
+    directions of the prior: twice as many as tasks share and eight more, or all of them where
+    tasks share none. Until the next refit, what is unknown outside of the basis counts as noise.
+    A theta is kept besides its weights in the basis, since decisions are far faster with it.
+    """
+
+    def __init__(
+        self, *, n_tasks: int, prior: DecomposedPrior, directions: int | None = None
+    ) -> None:
+        most = _affordable_directions(n_tasks, prior.coordinates.dim)
+        q = _useful_directions(prior, most) if directions is None else directions
+        self.prior, self.batch = prior, BatchPosterior(prior=prior, directions=max(q, most))
+        self.basis = basis_of(self.batch.root, self.batch.second_moment, q)
+        self.directions = self.basis.directions  # (q, d + 1)
+        self.weights = GaussianPosteriors(n_tasks=n_tasks, dim=q, ridge=1.0)
+        self.thetas: Doubles = np.zeros((n_tasks, self.directions.shape[1]))  # with the intercept
+        self.thetas[:, -1] = prior.offset
+        # Variances of what the basis does not explain: noise, and what is unknown outside of it.
+        self.noises: Doubles = np.full(n_tasks, self.batch.noise) + self.basis.residual_variance
+        self.residual_variance = float(self.noises[0] - prior.noise)  # before any reward
+
+    @classmethod
+    def of(cls, store: RowStore, prior: DecomposedPrior) -> TaskPosteriors:
+        """Return the posteriors of all tasks, learned from the rows of a store."""
+        found = cls(n_tasks=len(store.slots), prior=prior)
+        found.relearn(store, np.flatnonzero(store.sizes))
+        return found
+
+    def copy(self) -> TaskPosteriors:
+        """Return a copy that later learning does not change."""
+        twin, twin_posteriors = copy.copy(self), copy.copy(self.weights)
+        twin.thetas, twin.noises = self.thetas.copy(), self.noises.copy()
+        twin_posteriors.means = self.weights.means.copy()
+        twin_posteriors.roots = self.weights.roots.copy()
+        twin_posteriors.log_volumes = self.weights.log_volumes.copy()
+        twin.weights = twin_posteriors
+        return twin
+
+    def saved(self) -> Part:
+        """Return what a checkpoint holds of them, besides the prior."""
+        arrays = {
+            "directions": self.directions,
+            "thetas": self.thetas,
+            "noises": self.noises,
+            "means": self.weights.means,
+            "roots": self.weights.roots,
+            "log_volumes": self.weights.log_volumes,
+        }
+        return Part({}, arrays)
+
+    @classmethod
+    def read(cls, reader: Reader, *, n_tasks: int, prior: DecomposedPrior) -> TaskPosteriors:
+        """Read what :meth:`saved` returned."""
+        directions = reader.doubles("directions", (None, len(prior.coordinates.matrix)))
+        if not 0 < len(directions) <= prior.coordinates.dim:
+            raise refused(f"{len(directions)} directions, there are {prior.coordinates.dim}")
+        found = cls(n_tasks=n_tasks, prior=prior, directions=len(directions))
+        found.directions = directions
+        found.thetas = reader.doubles("thetas", found.thetas.shape)
+        found.noises = reader.doubles("noises", found.noises.shape)
+        if not found.noises.min() >= prior.noise > 0:
+            raise refused(f"{found.noises.min()} in noises, the least is {prior.noise}, above 0")
+        held = found.weights
+        held.means = reader.doubles("means", held.means.shape)
+        held.roots = reader.doubles("roots", held.roots.shape)
+        held.log_volumes = reader.doubles("log_volumes", held.log_volumes.shape)
+        return found
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether thetas have parts outside of the basis, which only :meth:`relearn` moves."""
+        return self.weights.dim < self.batch.dim
+
+    def relearn(self, store: RowStore, slots: Codes) -> None:
+        """Learn the thetas of some slots in all directions, from all of their rows in the store."""
+        for part in self.relearned(store, slots):
+            self.set_part(part)
+
+    def relearned(self, store: RowStore, slots: Codes) -> Iterator[PosteriorPart]:
+        """Yield what :meth:`relearn` sets, for a few tasks at a time; nothing changes yet."""
+        order = slots[np.argsort(-store.sizes[slots], kind="stable")]
+        for block in task_blocks(store, order, self.prior.coordinates):
+            yield self._projected(store.tasks[block.slots], self.batch.posteriors(block))
+
+    def set_full(self, tasks: Codes, full: GaussianPosteriors) -> None:
+        """Set the posteriors of tasks from posteriors in all directions, in the same order."""
+        self.set_part(self._projected(tasks, full))
+
+    def _projected(self, tasks: Codes, full: GaussianPosteriors) -> PosteriorPart:
+        projected, thetas = self.basis.project(full), self.batch.thetas(full)
+        return PosteriorPart(tasks, thetas, projected, full.log_volumes)
+
+    def set_part(self, part: PosteriorPart) -> None:
+        """Set the posteriors of some tasks."""
+        tasks, projected = part.tasks, part.projected
+        self.thetas[tasks] = part.thetas
+        self.weights.means[tasks] = projected.means
+        self.weights.roots[tasks] = projected.roots
+        self.weights.log_volumes[tasks] = part.log_volumes
+        self.noises[tasks] = self.batch.noise + projected.residual_variances
+
+    def values(self, tasks: Codes, arms: Floats) -> Doubles:
+        """Return the expected rewards of the arms, (m, K), up to a constant per task."""
+        return np.asarray(np.einsum("mkd,md->mk", arms, self.thetas[tasks, :-1]))
+
+    def greedy(self, tasks: Codes, arms: Floats, counts: Codes, known: float) -> tuple[Codes, bool]:
+        """Return the best arm of each request, (m,), or -1 where arms may have to be sampled.
+
+        That is where a task has no rewards, or where it has n and more than ``known / n`` of the
+        prior variance of any arm is left. Of arms that are equally good the first is taken. The
+        second result tells whether any is -1.
+
+        Parameters
+        ----------
+        counts : (T,)
+            Rewards per task, of all tasks.
+        """
+        if COMPILED:
+            chosen = np.empty(len(tasks), np.int64)
+            phi = np.ascontiguousarray(arms, np.float64)
+            left = _posterior.greedy(
+                *(self.weights.roots, self.thetas, self.noises, self.directions),
+                *(counts, tasks, phi, chosen),
+                *(known, self.prior.noise, self.residual_variance),
+            )
+            return chosen, left > 0
+        beliefs, n = self.beliefs(tasks, arms), counts[tasks, None]
+        most = known / np.maximum(n, 1) * beliefs.prior_variances
+        unknown = (n == 0) | ((n > known) & (beliefs.variances > most))
+        left = unknown.any(axis=1)
+        return np.where(left, -1, beliefs.values.argmax(axis=1)), bool(left.any())
+
+    def beliefs(self, tasks: Codes, arms: Floats) -> Beliefs:
+        """Return the beliefs about the values of arms, (m, K, d)."""
+        Z = arms @ self.directions.T[:-1] + self.directions[:, -1]
+        residual = np.sqrt(np.maximum(0, self.noises[tasks] - self.prior.noise))
+        before = np.einsum("mkq,mkq->mk", Z, Z) + self.residual_variance
+        return Beliefs(
+            values=self.values(tasks, arms),
+            factors=self.weights.covariance_factors(tasks, Z),
+            residual_std=np.broadcast_to(residual[:, None], before.shape).copy(),
+            prior_variances=before,
+        )
+
+    def predict_errors(self, tasks: Codes, F: Doubles) -> tuple[Doubles, Doubles]:
+        """Return squared errors of predicting rows ``[phi, 1, y]``, (m,), and the expected ones."""
+        Z = F[:, None, :-1] @ self.directions.T
+        A = self.weights.covariance_factors(tasks, Z)
+        errors = F[:, -1] - np.einsum("md,md->m", F[:, :-1], self.thetas[tasks])
+        return errors**2, np.einsum("mkq,mkq->m", A, A) + self.noises[tasks]
+
+    def learn(self, tasks: Codes, F: Doubles) -> tuple[Doubles, Doubles]:
+        """Learn rows ``[phi, 1, y]`` one after the other, all or none.
+
+        Returns squared errors before each row was learned, and the expected ones.
+        """
+        self.check(F)
+        return self.weights.learn_in_directions(self.directions, self.thetas, self.noises, tasks, F)
+
+    def check(self, F: Doubles) -> None:
+        """Refuse rows that :meth:`learn` would refuse."""
+        if not are_at_most(F, self._largest_value):
+            raise DataError(TOO_LARGE)
+
+    @cached_property
+    def _largest_value(self) -> float:
+        """The largest feature or reward whose square can be computed in the directions."""
+        scale = self.directions.size * (self.directions**2).sum() / self.prior.noise
+        return float(np.sqrt(SQUARE_LIMIT / max(1.0, scale)))
+
+
+def _affordable_directions(n_tasks: int, most: int) -> int:
+    """Return how many directions there is memory for, with so many tasks."""
+    numbers = config.POSTERIOR_BYTES / 8 / n_tasks
+    fitting = int(np.sqrt(2 * numbers + 2.25) - 1.5)
+    return min(most, max(config.FEWEST_DIRECTIONS, fitting))
+
+
+def _useful_directions(prior: DecomposedPrior, most: int) -> int:
+    """Return in how many directions rewards move thetas between two refits."""
+    if not prior.rank:
+        return most
+    return min(most, config.DIRECTIONS_PER_SHARED * prior.rank + config.EXTRA_DIRECTIONS)

@@ -1,0 +1,273 @@
+"""Rows of many tasks in bounded memory, for least squares.
+
+A row is ``[phi, 1, y]``, (d + 2,). Where a task has many of them, a QR decomposition replaces
+them by d + 2 rows with the same products, ``F'F``. They have the same count, sums and least-squares
+fits under every prior, so nothing is lost. Where memory does not suffice for all tasks, the rows of
+those that have fewest are dropped, and only their posteriors remain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.policies.shared import config
+from cobandits.policies.shared.reader import Part, Reader, refused
+
+__all__ = ["DROPPED", "NEW", "RowStore"]
+
+Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+NEW, DROPPED = -1, -2  # slots of tasks without rows
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowStore:
+    """The rows of all tasks; a store stays as it is, and every change returns another one.
+
+    A store shares its memory with the one that it follows from, and only appends to it. So of
+    stores that follow from each other only the last may be added to. A :meth:`snapshot` may be
+    added to as well: it takes memory of its own then.
+
+    >>> store = RowStore.empty(n_tasks=5, dim=1)
+    >>> store = store.added(np.array([3, 3]), np.array([[2.0, 1.0, 7.0], [4.0, 1.0, 9.0]]))
+    >>> store.tasks.tolist(), store.sizes.tolist()
+    ([3], [2])
+    """
+
+    slots: Codes  # (T,), slot of each task, NEW or DROPPED if it has none
+    tasks: Codes  # task of each slot
+    sizes: Codes  # rows of each slot
+    used: int  # rows of all slots
+    row_buffer: Doubles  # (capacity, width), rows in the order in which they came
+    owner_buffer: Codes  # (capacity,), slot of each row
+    starts: Codes | None = None  # first row of each slot, where rows are sorted by slot
+
+    @classmethod
+    def empty(cls, *, n_tasks: int, dim: int) -> RowStore:
+        """Return a store without rows."""
+        none = np.zeros(0, np.int64)
+        return cls(
+            slots=np.full(n_tasks, NEW),
+            tasks=none,
+            sizes=none,
+            used=0,
+            row_buffer=np.zeros((0, dim + 2)),
+            owner_buffer=none,
+        )
+
+    @property
+    def width(self) -> int:
+        """Numbers per row, d + 2."""
+        return int(self.row_buffer.shape[1])
+
+    @property
+    def most(self) -> int:
+        """The most rows of all tasks together."""
+        return max(config.FEWEST_ROWS * self.width, config.ROW_BYTES // (8 * self.width))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the rows, in bytes."""
+        return self.row_buffer.nbytes
+
+    @property
+    def flat(self) -> tuple[Codes, Doubles]:
+        """The slots of all rows, (n,), and the rows, (n, width); the order per task is kept."""
+        return self.owner_buffer[: self.used], self.row_buffer[: self.used]
+
+    @property
+    def dropped(self) -> Codes:
+        """The tasks whose rows were dropped."""
+        return np.flatnonzero(self.slots == DROPPED)
+
+    def accepts(self, tasks: Codes) -> NDArray[np.bool_]:
+        """Tell for each of the tasks, (m,), whether new rows of it would be stored."""
+        slots = self.slots[tasks]
+        room = self.used < 3 * self.most // 4
+        return np.asarray((slots >= 0) | ((slots == NEW) & room))
+
+    def may_drop(self, n_rows: int) -> bool:
+        """Tell whether tasks were dropped, or may be where so many rows are added."""
+        return len(self.dropped) > 0 or self.used + n_rows > 3 * self.most // 4
+
+    def snapshot(self) -> RowStore:
+        """Return the same rows, without a copy; adding to either does not change the other."""
+        return replace(
+            self,
+            row_buffer=self.row_buffer[: self.used],
+            owner_buffer=self.owner_buffer[: self.used],
+        )
+
+    def added(self, tasks: Codes, rows: Doubles) -> RowStore:
+        """Return the store with rows, (m, width), of tasks, (m,), as far as it accepts them.
+
+        A task that is not accepted is dropped: its later rows would not be all of its rows.
+        """
+        accepted = self.accepts(tasks)
+        if accepted.all():
+            return _appended(self._roomy(len(tasks)), tasks, rows)
+        store = _appended(self._roomy(int(accepted.sum())), tasks[accepted], rows[accepted])
+        return store.drop(tasks[~accepted])
+
+    def _roomy(self, n_rows: int) -> RowStore:
+        """Return the store with room for ``n_rows`` more; some tasks are dropped if need be."""
+        store = self if self.used + n_rows <= self.most else self._within(self.most // 2)
+        missing = store.used + n_rows - len(store.row_buffer)
+        if missing <= 0:
+            return store
+        half_more = min(len(store.row_buffer) * 3 // 2, self.most) - store.used
+        return store.with_room(max(n_rows, half_more))
+
+    def _within(self, most: int) -> RowStore:
+        """Return the store with at most ``most`` rows: those of the busiest tasks."""
+        store = self.compressed(self.width)
+        owners, rows = store.flat
+        order = np.argsort(-store.sizes, kind="stable")
+        dropped = order[np.cumsum(store.sizes[order]) > most]
+        staying, sizes = ~np.isin(owners, dropped), store.sizes.copy()
+        sizes[dropped] = 0
+        held = store.holding(owners[staying], rows[staying], sizes=sizes)
+        return held.drop(store.tasks[dropped])
+
+    def drop(self, tasks: Codes) -> RowStore:
+        """Return the store with some tasks, which must have no rows, marked as dropped."""
+        slots = self.slots.copy()
+        slots[tasks] = DROPPED
+        return replace(self, slots=slots)
+
+    def with_room(self, n_rows: int) -> RowStore:
+        """Return the store with memory for ``n_rows`` more, so that adding them is fast."""
+        capacity = self.used + n_rows
+        owners, rows = np.empty(capacity, np.int64), np.empty((capacity, self.width))
+        owners[: self.used], rows[: self.used] = self.flat
+        owners[self.used :], rows[self.used :] = 0, 0  # memory is slow when first written to
+        return replace(self, row_buffer=rows, owner_buffer=owners)
+
+    def compressed(self, longest: int) -> RowStore:
+        """Return the store with ``width`` equivalent rows for tasks that have over ``longest``."""
+        full = np.flatnonzero(self.sizes > max(longest, self.width))
+        if not len(full):
+            return self
+        ordered = self.sorted()
+        parts = (ordered.rows(np.array([slot]), int(self.sizes[slot]))[0] for slot in full)
+        short = np.stack([np.linalg.qr(part, mode="r") for part in parts])
+        return _with_rows(ordered, full, short)
+
+    def rows(self, slots: Codes, length: int) -> Doubles:
+        """Return the first rows of some slots, (m, length, width), 0 where there are none.
+
+        Where all slots are asked for, a few at a time, use a store that is :meth:`sorted`.
+        """
+        steps = np.arange(length)
+        if self.starts is not None:
+            places = np.minimum(self.starts[slots, None] + steps, self.used - 1)
+        else:
+            places = self._row_indices(slots, steps)
+        held = self.row_buffer[places]
+        held[steps >= self.sizes[slots, None]] = 0
+        return np.asarray(held)
+
+    def products(self) -> Doubles:
+        """Return ``F'F`` of all rows, (width, width)."""
+        F = self.row_buffer[: self.used]
+        return np.asarray(F.T @ F)
+
+    def count(self, slots: Codes) -> float:
+        """Return how many rows some slots were given, before any compression."""
+        owners, F = self.flat
+        counts = np.bincount(owners, weights=F[:, -2] ** 2, minlength=len(self.sizes))
+        return float(counts[slots].sum())
+
+    def sorted(self) -> RowStore:
+        """Return the store with rows sorted by slot; the order per task is kept."""
+        if self.starts is not None:
+            return self
+        order = np.argsort(self.owner_buffer[: self.used], kind="stable")
+        held = self.holding(self.owner_buffer[order], self.row_buffer[order], sizes=self.sizes)
+        return replace(held, starts=np.cumsum(self.sizes) - self.sizes)
+
+    def saved(self) -> Part:
+        """Return what a checkpoint holds of it; rows keep their order, since sums round by it."""
+        owners, rows = self.flat
+        held = {"tasks": self.tasks, "sizes": self.sizes, "owners": owners, "rows": rows}
+        return Part({}, {**held, "dropped": self.dropped})
+
+    @classmethod
+    def read(cls, reader: Reader, *, n_tasks: int, dim: int) -> RowStore:
+        """Read what :meth:`saved` returned."""
+        tasks = reader.codes("tasks", (None,), below=n_tasks)
+        sizes = reader.codes("sizes", tasks.shape)
+        if len(np.unique(tasks)) < len(tasks):
+            raise refused("store.tasks that are not different")
+        owners = reader.codes("owners", (int(sizes.sum()),), below=max(1, len(tasks)))
+        if not np.array_equal(np.bincount(owners, minlength=len(tasks)), sizes):
+            raise refused("store.owners of rows that are not as many as store.sizes says")
+        rows = reader.doubles("rows", (len(owners), dim + 2))
+        dropped = reader.codes("dropped", (None,), below=n_tasks)
+        if sizes[np.isin(tasks, dropped)].any():
+            raise refused("store.sizes above 0 of store.dropped")
+        store = cls.empty(n_tasks=n_tasks, dim=dim).with_slots(tasks).drop(dropped)
+        return store.holding(owners, rows, sizes=sizes)
+
+    def _row_indices(self, slots: Codes, steps: Codes) -> Codes:
+        """Return the indices of rows of some slots, (m, steps); past the last one, any index."""
+        owners = self.owner_buffer[: self.used]
+        wanted = np.zeros(len(self.sizes), bool)
+        wanted[slots] = True
+        places = np.flatnonzero(wanted[owners])
+        places = places[np.argsort(owners[places], kind="stable")]
+        if not len(places):
+            return np.zeros((len(slots), len(steps)), np.int64)
+        starts = np.searchsorted(owners[places], slots)
+        return np.asarray(places[np.minimum(starts[:, None] + steps, len(places) - 1)])
+
+    def with_slots(self, tasks: Codes) -> RowStore:
+        """Return the store with a slot for each new task, in the order in which they come."""
+        new = tasks[self.slots[tasks] == NEW]
+        if not len(new):
+            return self
+        different, first = np.unique(new, return_index=True)
+        new, slots = different[np.argsort(first)], self.slots.copy()
+        slots[new] = len(self.tasks) + np.arange(len(new))
+        return replace(
+            self,
+            slots=slots,
+            tasks=np.concatenate([self.tasks, new]),
+            sizes=np.concatenate([self.sizes, np.zeros(len(new), np.int64)]),
+            starts=None,
+        )
+
+    def holding(self, owners: Codes, rows: Doubles, *, sizes: Codes) -> RowStore:
+        """Return a store of the same tasks with these rows, (n, width), of slots, (n,), alone."""
+        return replace(
+            self, owner_buffer=owners, row_buffer=rows, used=len(owners), sizes=sizes, starts=None
+        )
+
+
+def _appended(store: RowStore, tasks: Codes, rows: Doubles) -> RowStore:
+    """Return the store with rows appended, except of dropped tasks; there must be room."""
+    used, store = store.used, store.with_slots(tasks)
+    slots = store.slots[tasks]
+    if slots.min(initial=0) < 0:  # dropped to make room
+        slots, rows = slots[slots >= 0], rows[slots >= 0]
+    following = used + len(slots)
+    store.owner_buffer[used:following] = slots
+    store.row_buffer[used:following] = rows
+    sizes = store.sizes + np.bincount(slots, minlength=len(store.sizes))
+    return replace(store, used=following, sizes=sizes, starts=None)
+
+
+def _with_rows(store: RowStore, slots: Codes, rows: Doubles) -> RowStore:
+    """Return the store with the rows of some slots replaced by others, (m, k, width)."""
+    owners, F = store.flat
+    staying, sizes = ~np.isin(owners, slots), store.sizes.copy()
+    sizes[slots] = rows.shape[1]
+    return store.holding(
+        np.concatenate([owners[staying], np.repeat(slots, rows.shape[1])]),
+        np.concatenate([F[staying], rows.reshape(-1, store.width)]),
+        sizes=sizes,
+    )

@@ -1,0 +1,72 @@
+"""Read files of version 2, which have the same content under other names."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cobandits.archives import Arrays, Header
+
+__all__ = ["upgraded"]
+
+_NAMES = {
+    "counts": "state.counts",
+    "counts_whole": "state.full_counts",
+    "usual": "drift.baseline",
+    "gained_tasks": "drift.evidence_tasks",
+    "gained": "drift.task_evidence",
+    "errors": "selector.errors",
+    "rivals": "selector.thetas",
+    "rival_places": "selector.places",
+    "sharing": "selector.covariance",
+    "slot_tasks": "store.tasks",
+    "slot_sizes": "store.sizes",
+    "owners": "store.owners",
+    "rows": "store.rows",
+    "new_tasks": "pending.tasks",
+    "new_rows": "pending.rows",
+    "new_squares": "pending.squares",
+    "new_expected": "pending.expected",
+    "coordinates": "prior.coordinates",
+    "covariance": "prior.covariance",
+    "variances": "prior.variances",
+    "vectors": "prior.vectors",
+    "spread": "prior.feature_second_moment",
+    "directions": "posteriors.directions",
+    "thetas": "posteriors.thetas",
+    "noises": "posteriors.noises",
+    "means": "posteriors.means",
+    "roots": "posteriors.roots",
+    "log_volumes": "posteriors.log_volumes",
+    "basis": "estimate.basis",
+    "weights": "estimate.weights",
+}
+_GIVEN_UP = -2  # slot of a task whose rows were given up
+
+
+def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
+    """Return the header and the arrays of version 2 in the layout of version 3."""
+    found = {_NAMES[name]: values for name, values in arrays.items() if name in _NAMES}
+    contest, learned = header["contest"], header["learned"]
+    parts: Header = {
+        "setting": header["setting"],
+        "state": {
+            **{name: header[name] for name in ("rewards", "seen", "due", "changes")},
+            "range": (header["lowest"], header["highest"]) if learned else None,
+        },
+        "drift": header["alarm"],
+        "store": {},
+        "pending": {},
+        "posteriors": {},
+        "selector": {
+            "hyperparameters": {
+                "shrinkage_pseudo_tasks": contest["isotropic"],
+                "noise_share": contest["least_noise"],
+                "offset": contest["offset"],
+            },
+            **header.get("sharing", {}),
+        },
+        "prior": header.get("prior", {}),
+        "estimate": {"status": header.get("status")},
+    }
+    found["store.dropped"] = np.flatnonzero(arrays["slots"] == _GIVEN_UP)
+    return parts, found
