@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cobandits import environments, policies
+from cobandits import datasets, environments, policies
 from cobandits.cli.interrupts import interruptible
 from cobandits.cli.results import report
 from cobandits.discovery import pick
@@ -25,7 +25,13 @@ _POLICIES = ("shared", "lrrl", "thompson", "ridge", "random")
 _DEFAULTS: dict[str, dict[str, Scalar]] = {"synthetic": {"dim": 100, "n_tasks": 50, "rank": 4}}
 _ROUNDS = 200
 _LATE = 0.2  # the share of tasks that joins at half time
-_OPTIONS = {"n_tasks": "tasks", "n_arms": "arms", "late": "late-tasks", "replaced": "drift"}
+_OPTIONS = {
+    "n_tasks": "tasks",
+    "n_arms": "arms",
+    "late": "late-tasks",
+    "replaced": "drift",
+    "shuffled": "in-order",
+}
 
 
 def simulate(
@@ -38,7 +44,7 @@ def simulate(
     ] = "synthetic",
     rounds: Annotated[
         int | None,
-        typer.Option(min=1, metavar="INT", help="Rounds, N; 200, or all that a log has."),
+        typer.Option(min=1, metavar="INT", help="Rounds, N; 200, or all that a log or table has."),
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -115,9 +121,29 @@ def simulate(
     dataset: Annotated[
         str | None, typer.Option(metavar="NAME", help="A known dataset (classification).")
     ] = None,
-    file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Rows (classification) or a log (replay).")
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help=f"Of {', '.join(datasets.REAL)} (choices)."),
     ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Rows (classification, choices) or a log (replay)."),
+    ] = None,
+    request: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The request of a row (choices).")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The task of a row (choices).")
+    ] = None,
+    arm: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The arm of a row (choices).")
+    ] = None,
+    reward: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The reward of a row (choices).")
+    ] = None,
+    in_order: Annotated[
+        bool, typer.Option("--in-order", help="Requests come as in the table (choices).")
+    ] = False,
     label: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The class of a row (classification).")
     ] = None,
@@ -144,7 +170,13 @@ def simulate(
         "replaced": drift or None,
         "unequal": unequal or None,
         "dataset": dataset,
+        "data": data,
         "file": file,
+        "request": request,
+        "task": task,
+        "arm": arm,
+        "reward": reward,
+        "shuffled": False if in_order else None,
         "label": label,
         "group": group,
         "intercept": intercept or None,
@@ -154,7 +186,7 @@ def simulate(
         environment=env,
         environment_parameters=parameters,
         candidates=tuple(_candidate(text) for text in policy or _POLICIES),
-        rounds=_rounds(env, parameters) if rounds is None else rounds,
+        rounds=_rounds(env, parameters, rounds),
         trials=trials,
         seed=seed,
         rank=told_rank(env, parameters) if rank is None or "rank" in parameters else rank,
@@ -165,9 +197,12 @@ def simulate(
         report([experiment], jobs=jobs, as_json=as_json, plot=plot)
 
 
-def _rounds(env: str, parameters: Mapping[str, Scalar]) -> int:
-    """Return the rounds where none are given: as many as there are, or the paper's."""
-    return int(getattr(environments.make(env, parameters), "n_rounds", _ROUNDS))
+def _rounds(env: str, parameters: Mapping[str, Scalar], asked: int | None) -> int:
+    """Return the rounds to play: as many as asked, or the paper's, but no more than there are."""
+    there = getattr(environments.make(env, parameters), "n_rounds", None)
+    if there is None:
+        return _ROUNDS if asked is None else asked
+    return int(there if asked is None else min(asked, there))
 
 
 def _environment_parameters(env: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
