@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cobandits.errors import ConfigurationError
 from cobandits.policies.base import Policy
 from cobandits.policies.choice import greedy
-from cobandits.posteriors import Posteriors
+from cobandits.posteriors import Posteriors as GaussianPosteriors
 
 __all__ = ["GlobalOwnRidge", "GlobalRidge"]
 
@@ -34,7 +34,7 @@ class GlobalRidge(Policy):
 
     def __init__(self, *, dim: int, n_tasks: int, ridge: float = 1.0) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks)
-        self._common = Posteriors(n_tasks=1, dim=dim + 1, ridge=ridge)
+        self._common = GaussianPosteriors(n_tasks=1, dim=dim + 1, ridge=ridge)
 
     @property
     def coefficients(self) -> Floats:
@@ -75,7 +75,7 @@ class GlobalOwnRidge(GlobalRidge):
         super().__init__(dim=dim, n_tasks=n_tasks, ridge=ridge)
         if not (np.isfinite(own) and own > 0):
             raise ConfigurationError(f"own must be a finite number above 0, got {own}")
-        self._own = Posteriors(n_tasks=n_tasks, dim=dim + 1, ridge=own)
+        self._own = GaussianPosteriors(n_tasks=n_tasks, dim=dim + 1, ridge=own)
 
     @property
     def own_coefficients(self) -> Floats:
