@@ -87,7 +87,7 @@ $(PEERS_STAMP): $(PEERS_NEED) $(C_SOURCES) $(shell find src/cobandits -name '*.p
 	@rm -f $@
 	@$(PEERS)/bin/python -c "" 2>/dev/null || { rm -rf $(PEERS) && $(PYTHON) -m venv $(PEERS); }
 	@$(PEERS)/bin/python -m pip --disable-pip-version-check --no-input install --quiet \
-	  -c constraints.txt -r benchmarks/peers/requirements.txt ".[cli,sklearn]"
+	  -c constraints.txt -r benchmarks/peers/requirements.txt ".[cli,real,sklearn]"
 	@touch $@
 
 bench-peers: $(PEERS_STAMP) ## other libraries beside ours: docs/benchmarks.md (hours; goes on where it was)

@@ -50,6 +50,7 @@ from benchmarks.peers.tuning import Run
 from benchmarks.peers.workloads import Workload, quick, workloads
 from cobandits.decisions import Decisions
 from cobandits.environments import Synthetic
+from cobandits.environments.choices import Choices
 from cobandits.policies import Shared
 from cobandits.simulate import simulate
 
@@ -199,6 +200,13 @@ def test_workloads_are_as_announced() -> None:
     assert every["noise"].for_tuning(shares=False).made().n_tasks == 10
     assert every["T100-r8"].for_tuning(shares=True).made().n_tasks == 25
     assert TINY.for_tuning(shares=False).made().n_tasks == 6
+    for name, tasks in (("yogurt", 59), ("movielens", 120)):
+        made = every[name].made()
+        assert isinstance(made, Choices)
+        assert (made.n_tasks, made.n_rounds) == (tasks, every[name].rounds)
+        assert made.choices.n_tasks == tasks  # all of them
+        assert every[name].for_tuning(shares=False).made().n_tasks == 10
+        assert every[name].is_there
     assert set(quick()) < set(every)
     assert {every[name].name for name in every} >= {found.WHOLE, *found.LARGE}
 
@@ -217,6 +225,16 @@ def told(name: str, **others: Any) -> Play:
         "limit": 60.0,
     }
     return Play(peer=name, **{**usual, **others})
+
+
+def test_real_data_are_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"data": "yogurt", "n_tasks": 3}
+    [one] = play.play(told(SHARED, environment="choices", options=options, rounds=9, trials=(0,)))
+    assert (one.decisions, one.trial) == (9, 0)
+    assert 0 <= one.regret <= 3
+    monkeypatch.setattr("cobandits.datasets.is_there", lambda name: name == "digits")
+    there = {name for name, workload in workloads().items() if not workload.is_there}
+    assert there == {"mnist", "yogurt", "movielens"}
 
 
 def test_a_play_is_that_of_the_library() -> None:

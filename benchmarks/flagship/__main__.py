@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.flagship import changing, sections
+from benchmarks.flagship import changing, real, sections
 from benchmarks.flagship.kept import Kept, NotRunError, quiet
 from benchmarks.flagship.page import Part, page, target_table
 from benchmarks.flagship.sections import Scale
@@ -25,6 +25,7 @@ SECTIONS: dict[str, Callable[[Kept, Scale], Part]] = {
     "unrelated": sections.unrelated,
     "digits": sections.digits,
     "mnist": sections.mnist,
+    "real": real.real,
     "late": changing.late,
     "drift": changing.drift,
 }
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--trials", type=int, help="trials of a cell; 10")
     parser.add_argument("--mnist-trials", type=int, help="of MNIST; 10")
+    parser.add_argument("--real-trials", type=int, help="of real data; 5")
     parser.add_argument("--quick", action="store_true", help="2 trials, few cells: a test")
     jobs = os.cpu_count() or 1
     parser.add_argument("--jobs", type=int, default=jobs, help=f"processes; {jobs}")
@@ -80,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _scale(told: argparse.Namespace) -> Scale:
-    given = {"trials": told.trials, "mnist_trials": told.mnist_trials}
+    given = {name: vars(told)[name] for name in ("trials", "mnist_trials", "real_trials")}
     scale = Scale.quick() if told.quick else Scale()
     return replace(scale, **{name: value for name, value in given.items() if value is not None})
 

@@ -23,7 +23,7 @@ from cobandits.environments import Environment, Synthetic
 from cobandits.policies import Shared, SubspaceOracle
 from cobandits.simulate import simulate
 
-__all__ = ["FIRST", "SecondHalf", "drift", "drift_trial", "late", "late_trial"]
+__all__ = ["FIRST", "SecondHalf", "columns", "drift", "drift_trial", "late", "late_trial"]
 
 FIRST = 50  # rounds of a late task that count
 LATE = 0.2  # the share of tasks, as of --late-tasks
@@ -141,12 +141,12 @@ def _cells(
             called, said = f"{name}-T{n_tasks}-r{rank}-noise{noise_std:g}", f"{name}, {trial.args}"
             lines = kept.trials(called, said, trial, scale.trials)
             setting = {"T": n_tasks, "r": rank, "noise": noise_std}
-            cells.append(Cell(setting=setting, regrets=_columns(lines)))
+            cells.append(Cell(setting=setting, regrets=columns(lines)))
             noted += lines
     return cells, noted
 
 
-def _columns(lines: Sequence[Line]) -> dict[str, list[float]]:
+def columns(lines: Sequence[Line]) -> dict[str, list[float]]:
     """Return the figures of all trials by name; one that is None in a trial is NaN."""
     return {
         name: [float("nan") if (x := line[name]) is None else x for line in lines]

@@ -19,6 +19,7 @@ __all__ = [
     "BASELINES",
     "BEST",
     "LIMIT",
+    "POOLED",
     "SHARED",
     "Cell",
     "chosen",
@@ -30,7 +31,8 @@ __all__ = [
 ]
 
 BASELINES = ("ridge", "thompson", "linucb")  # learn each task alone
-BEST = "best tuned"  # of those
+POOLED = ("global", "global-own")  # learn all tasks together; on real data only
+BEST = "best tuned"  # of all of these that play
 LIMIT = "limit"  # random play for as many rounds as there must be, then perfect play
 SHARED = "shared"
 
@@ -57,7 +59,8 @@ class Cell:
     @property
     def best(self) -> str:
         """The baseline with the least mean regret on the reported trials."""
-        return min((name for name in BASELINES if name in self.regrets), key=self.mean)
+        tuned = (*BASELINES, *POOLED)
+        return min((name for name in tuned if name in self.regrets), key=self.mean)
 
     def mean(self, policy: str) -> float:
         """Return the mean over trials."""
@@ -115,7 +118,7 @@ def chosen(cells: Sequence[Cell]) -> dict[str, str]:
     A star marks the least and the largest value that were tried.
     """
     told: dict[str, str] = {}
-    for policy in BASELINES:
+    for policy in (*BASELINES, *POOLED):
         for name, tried in policies.available()[policy].grid.items():
             counts = Counter(
                 float(play.parameters[name])

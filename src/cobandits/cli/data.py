@@ -25,7 +25,7 @@ def show() -> None:
     """List the data sets, and which of them can be used now."""
     table = new_table()
     table.add_column("name", no_wrap=True)
-    for name in ("rows", "features", "classes"):
+    for name in ("rows", "features", "choices"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("source", no_wrap=True)
     table.add_column("there now")
@@ -38,7 +38,7 @@ def _state(name: str) -> str:
     if datasets.is_there(name):
         return "yes"
     if name != "mnist":
-        return "no; extra sklearn"
+        return f"no; extra {'real' if name in datasets.REAL else 'sklearn'}"
     damaged = datasets.mnist_path().is_file()
     return "damaged; fetch it" if damaged else "no; fetch it"
 
@@ -56,8 +56,9 @@ def fetch(
     """Fetch a data set into the user's cache; COBANDITS_CACHE names another directory."""
     pick("data set", name, datasets.KNOWN)
     if name != "mnist":
-        datasets.builtin(name)
-        print(f"{name} is there already: it comes with scikit-learn")
+        load = datasets.choice_data if name in datasets.REAL else datasets.builtin
+        load(name)
+        print(f"{name} is there already: it comes with {datasets.KNOWN[name].source}")
         return
     source = datasets.fetch_mnist(force=force)
     path = datasets.mnist_path()

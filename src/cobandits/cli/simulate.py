@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cobandits import environments, policies
+from cobandits import datasets, environments, policies
 from cobandits.cli.interrupts import interruptible
 from cobandits.cli.options import Jobs, JsonTrials, Seed
 from cobandits.cli.results import report
@@ -27,7 +27,13 @@ _POLICIES = ("shared", "lrrl", "thompson", "ridge", "random")
 _DEFAULTS: dict[str, dict[str, Scalar]] = {"synthetic": {"dim": 100, "n_tasks": 50, "rank": 4}}
 _ROUNDS = 200
 _LATE = 0.2  # the share of tasks that joins at half time
-_OPTIONS = {"n_tasks": "tasks", "n_arms": "arms", "late": "late-tasks", "replaced": "drift"}
+_OPTIONS = {
+    "n_tasks": "tasks",
+    "n_arms": "arms",
+    "late": "late-tasks",
+    "replaced": "drift",
+    "shuffled": "in-order",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +48,7 @@ class RunOptions:
     ] = "synthetic"
     rounds: Annotated[
         int | None,
-        typer.Option(min=1, metavar="INT", help="Rounds, N; 200, or all that a log has."),
+        typer.Option(min=1, metavar="INT", help="Rounds, N; 200, or all that a log or table has."),
     ] = None
     policy: Annotated[
         list[str] | None,
@@ -121,9 +127,29 @@ class EnvironmentOptions:
     dataset: Annotated[
         str | None, typer.Option(metavar="NAME", help="A known dataset (classification).")
     ] = None
-    file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Rows (classification) or a log (replay).")
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help=f"Of {', '.join(datasets.REAL)} (choices)."),
     ] = None
+    file: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Rows (classification, choices) or a log (replay)."),
+    ] = None
+    request: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The request of a row (choices).")
+    ] = None
+    task: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The task of a row (choices).")
+    ] = None
+    arm: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The arm of a row (choices).")
+    ] = None
+    reward: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The reward of a row (choices).")
+    ] = None
+    in_order: Annotated[
+        bool, typer.Option("--in-order", help="Requests come as in the table (choices).")
+    ] = False
     label: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The class of a row (classification).")
     ] = None
@@ -138,7 +164,9 @@ class EnvironmentOptions:
     def parameters(self) -> dict[str, Scalar]:
         """The parameters by the names that environments use; None where one is not given."""
         given = {name: None if value is False else value for name, value in asdict(self).items()}
-        return given | {"late": _LATE if self.late else None}
+        del given["in_order"]
+        shuffled = False if self.in_order else None
+        return given | {"late": _LATE if self.late else None, "shuffled": shuffled}
 
 
 def simulate(run: RunOptions, environment: EnvironmentOptions) -> None:
@@ -149,7 +177,7 @@ def simulate(run: RunOptions, environment: EnvironmentOptions) -> None:
         environment=run.env,
         environment_parameters=parameters,
         candidates=tuple(_candidate(text) for text in run.policy or _POLICIES),
-        rounds=_rounds(run.env, parameters) if run.rounds is None else run.rounds,
+        rounds=_rounds(run.env, parameters, run.rounds),
         trials=run.trials,
         seed=run.seed,
         rank=told_rank(run.env, parameters) if told is None else told,
@@ -160,9 +188,12 @@ def simulate(run: RunOptions, environment: EnvironmentOptions) -> None:
         report([experiment], jobs=run.jobs, as_json=run.as_json, plot=run.plot)
 
 
-def _rounds(env: str, parameters: Mapping[str, Scalar]) -> int:
-    """Return the default number of rounds: all that the environment has, or 200."""
-    return int(getattr(environments.make(env, parameters), "n_rounds", _ROUNDS))
+def _rounds(env: str, parameters: Mapping[str, Scalar], asked: int | None) -> int:
+    """Return the rounds to play: as many as asked, or the paper's, but no more than there are."""
+    there = getattr(environments.make(env, parameters), "n_rounds", None)
+    if there is None:
+        return _ROUNDS if asked is None else asked
+    return int(there if asked is None else min(asked, there))
 
 
 def _environment_parameters(env: str, given: Mapping[str, Scalar]) -> dict[str, Scalar]:

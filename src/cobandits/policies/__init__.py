@@ -18,6 +18,7 @@ from cobandits.policies.lowrank import LRRL, Moments, TraceNormGreedy
 from cobandits.policies.mtlr import MTLROFUL
 from cobandits.policies.oracles import Oracle, Random, SubspaceOracle
 from cobandits.policies.pertask import LinUCB, PerTask, Ridge, Thompson
+from cobandits.policies.pooled import GlobalOwnRidge, GlobalRidge
 from cobandits.policies.refitted import Refitted
 from cobandits.policies.shared import Explanation, Explanations, Refit, Shared, Snapshot, refit
 
@@ -26,6 +27,8 @@ __all__ = [
     "MTLROFUL",
     "Explanation",
     "Explanations",
+    "GlobalOwnRidge",
+    "GlobalRidge",
     "Informed",
     "LinUCB",
     "Moments",
