@@ -209,7 +209,8 @@ def test_single_precision_predicts_nearly_the_same() -> None:
     features, rewards, tasks = drawn()
     X = table(features, tasks)
     narrow = LowRankRegressor().fit(X.astype(np.float32), rewards).predict(X)
-    np.testing.assert_allclose(narrow, LowRankRegressor().fit(X, rewards).predict(X), atol=1e-4)
+    wide = LowRankRegressor().fit(X, rewards).predict(X)
+    np.testing.assert_allclose(narrow, wide, atol=1e-3)  # a hundredth of the noise
 
 
 # ---- with the rest of scikit-learn
