@@ -2,7 +2,10 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
+ROWS ?=
 PYTEST_ARGS ?=
+# A part of the tests reaches a part of the lines: the share is that of all.
+COVERAGE := $(if $(PYTEST_ARGS),,--cov --cov-report=term:skip-covered)
 PEERS_ARGS ?=
 
 VENV := .venv
@@ -20,8 +23,8 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test lint lint-workflows format reproduce bench bench-peers flagship statistical \
-  dist clean
+.PHONY: help setup test test-matrix lint lint-workflows format reproduce bench bench-peers flagship \
+  statistical dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -51,8 +54,11 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(C_SOURCES)
 	  else echo "The compiled pass is not built (no C compiler?): NumPy is used, and is slower."; fi
 	@touch $@
 
-test: lint ## linters, type checker, tests and doctests
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+test: lint ## linters, type checker, tests and doctests; the share of lines they reach
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(COVERAGE) $(PYTEST_ARGS)
+
+test-matrix: setup ## the tests on other BLAS kernels, dependencies, builds and orders (hours; ROWS="haswell oldest")
+	$(BIN)/python -m tests.matrix --workers $(WORKERS) $(ROWS)
 
 lint: setup ## ruff, mypy --strict and the import contract
 	$(BIN)/ruff check .

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -84,6 +85,8 @@ TINY = {
 }
 
 if __name__ == "__main__":
+    # As in a terminal: a shell in the background lets its children ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     few = mock.patch.object(store_module, "_MANY", 7)  # so that it may be killed while merging
     with mock.patch.object(command, "available", return_value=TINY), few:
         main(sys.argv[1:])

@@ -173,11 +173,11 @@ def test_rewards_must_be_numbers(make: Make, column: list[object], kind: str) ->
 
 @makers
 def test_truth_values_and_decimals_with_missing_ones_are_counted(make: Make) -> None:
-    for column in ([True, None, False, None], [Decimal("1.5"), None, Decimal(2), None]):
+    for column in ([True, None, False, None], [Decimal("1.5"), None, Decimal("2.0"), None]):
         frame = make({**COLUMNS, "c": column})
         with pytest.raises(DataError, match="column c has 2 missing values"):
             TaskRows.from_frame(frame, task="city", reward="clicks")
-    whole = make({**COLUMNS, "c": [Decimal("1.5"), Decimal(2), Decimal(3), Decimal(4)]})
+    whole = make({**COLUMNS, "c": [Decimal(text) for text in ("1.5", "2.0", "3.0", "4.0")]})
     tasks = TaskRows.from_frame(whole, task="city", reward="clicks", features=["c"])
     assert tasks.rows[:, 0].tolist() == [1.5, 3, 2, 4]
 

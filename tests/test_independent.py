@@ -188,14 +188,13 @@ def test_huge_feature_does_not_hide_the_others(dtype: Real, zero: bool) -> None:
     if zero:  # a feature that is always zero is no reason to take others as zero
         rows = np.column_stack([tasks.rows, 0 * tasks.rows[:, 0]])
         tasks, theta = flat(rows, tasks.rewards, tasks.owners), np.append(theta, 0)
-    tolerance = 1e-6 if dtype is np.float64 else 1e-3
-    exact = (Pooled(), Independent(ridge=0.0))
-    for estimate in (
-        *(estimator.fit(tasks.statistics()) for estimator in exact),
-        *(estimator.fit(tasks) for estimator in exact),
-        Independent().fit(tasks),
-    ):
-        np.testing.assert_allclose(estimate.theta, np.tile(theta[:, None], 2), atol=tolerance)
+    expected, double = np.tile(theta[:, None], 2), dtype is np.float64
+    for estimator in (Pooled(), Independent(ridge=0.0)):
+        for data in (tasks, tasks.statistics()):
+            tolerance = 1e-12 if double else 1e-5
+            np.testing.assert_allclose(estimator.fit(data).theta, expected, atol=tolerance)
+    chosen = Independent().fit(tasks)  # the least ridge that it tries shrinks, by up to this
+    np.testing.assert_allclose(chosen.theta, expected, atol=1e-6 if double else 1e-2)
 
 
 def test_huge_feature_and_one_that_is_there_twice() -> None:
@@ -231,7 +230,8 @@ def test_collinear_features_with_a_penalty_that_rounding_hides(
     rewards = rows @ np.arange(1, 7).astype(rows.dtype)
     tasks = flat(rows, rewards, np.zeros(n, np.int64))
     expected = np.linalg.lstsq(rows.astype(np.float64), rewards, rcond=1e-5)[0]
-    tolerance = 1e-6 if dtype is np.float64 else 1e-3
+    # A ridge of 1e-7 is not hidden: it moves theta by about 6e-7.
+    tolerance = 1e-5 if dtype is np.float64 else 1e-3
     for estimate in (Independent(ridge=ridge).fit(tasks), Pooled(ridge=ridge).fit(tasks)):
         np.testing.assert_allclose(estimate.theta[:, 0], expected, atol=tolerance)
     if dtype is np.float64:

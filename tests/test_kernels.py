@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import itertools
-import shutil
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -19,6 +20,7 @@ Offsets = np.ndarray[tuple[int], np.dtype[np.int64]]
 Sample = tuple[Floats, Floats, Offsets]
 
 PATHS = ["compiled", "numpy"] if kernels.COMPILED else ["numpy"]
+compiled_only = pytest.mark.skipif(not kernels.COMPILED, reason="the compiled pass is not built")
 TOLERANCE: dict[Real, float] = {np.float64: 1e-9, np.float32: 2e-3}
 
 
@@ -228,8 +230,13 @@ def test_many_tasks_pass_in_chunks(path: str, monkeypatch: pytest.MonkeyPatch) -
     check_fit(kernels.least_squares(*data, B), whole, 1e-13)
 
 
-def test_extension_is_built_where_there_is_a_compiler() -> None:
-    assert kernels.COMPILED or not (shutil.which("cc") or shutil.which("gcc"))
+def test_extensions_that_are_built_are_used() -> None:
+    """One that is there but cannot be imported would leave everything to NumPy, unseen."""
+    names = [f"cobandits.compiled.{name}" for name in ("_pass", "_posterior", "_requests")]
+    built = [name for name in names if importlib.util.find_spec(name)]
+    assert built == (names if kernels.COMPILED else [])  # all of them, or none
+    for name in built:
+        importlib.import_module(name)
 
 
 Changes = dict[str, object]
@@ -257,10 +264,9 @@ WRONG_LEAST_SQUARES: list[Changes] = [
 ]
 
 
+@compiled_only
 @pytest.mark.parametrize("change", WRONG_LEAST_SQUARES, ids=str)
 def test_compiled_least_squares_refuses_wrong_lengths(change: Changes) -> None:
-    if not kernels.COMPILED:
-        return
     right: Changes = {
         "rows": np.zeros((10, 20)),
         "rewards": np.zeros(10),
@@ -296,10 +302,9 @@ WRONG_RESIDUALS: list[Changes] = [
 ]
 
 
+@compiled_only
 @pytest.mark.parametrize("change", WRONG_RESIDUALS, ids=str)
 def test_compiled_residuals_refuse_wrong_lengths(change: Changes) -> None:
-    if not kernels.COMPILED:
-        return
     right: Changes = {
         "rows": np.zeros((10, 20)),
         "rewards": np.zeros(10),
@@ -318,10 +323,9 @@ def test_compiled_residuals_refuse_wrong_lengths(change: Changes) -> None:
         call(*{**right, **change}.values())
 
 
+@compiled_only
 def test_compiled_passes_write_only_into_their_outputs() -> None:
     """Guards around every output stay untouched, for widths around the vector's."""
-    if not kernels.COMPILED:
-        return
     from cobandits.compiled import _pass
 
     for d in range(1, 50):
@@ -351,9 +355,8 @@ def test_pull_backs_equal_a_literal_loop(path: str, d: int, dtype: type) -> None
         np.testing.assert_allclose(found[t], expected, atol=tolerance, rtol=tolerance)
 
 
+@compiled_only
 def test_compiled_pull_backs_refuse_wrong_lengths() -> None:
-    if not kernels.COMPILED:
-        return
     from cobandits.compiled import _pass
 
     rows, values, offsets = np.ones((4, 3)), np.ones((4, 2)), np.array([0, 2, 4])

@@ -10,6 +10,7 @@ import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cobandits import kernels
 from cobandits.environments import Synthetic
 from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
@@ -33,6 +34,9 @@ HARD = [  # hardly more rows than parameters: the cost has several minima
     (8, 10, 2, 6, 0.2),
     (20, 12, 2, 8, 0.1),
 ]
+
+
+compiled_only = pytest.mark.skipif(not kernels.COMPILED, reason="the compiled pass is not built")
 
 
 def penalised(tasks: TaskRows, Theta: Floats, ridge: float) -> float:
@@ -384,10 +388,21 @@ def test_rank_of_numpy_is_a_whole_number_too() -> None:
     ("T", "n", "d", "dtype"),
     [(40, 500, 50, np.float64), (400, 50, 50, np.float64), (20, 1000, 200, np.float32)],
 )
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=compiled_only)])
 def test_memory_of_a_fit_is_a_part_of_the_data(
-    estimator: Estimator, T: int, n: int, d: int, dtype: Real
+    monkeypatch: pytest.MonkeyPatch,
+    estimator: Estimator,
+    T: int,
+    n: int,
+    d: int,
+    dtype: Real,
+    compiled: bool,
 ) -> None:
-    """At most a fifth of the data on top of them."""
+    """At most a fifth of the data on top of them, and in NumPy two blocks of 2 MB more.
+
+    NumPy gathers the rows of one block of tasks while it still holds the block before.
+    """
+    monkeypatch.setattr(kernels, "COMPILED", compiled)
     rng = np.random.default_rng(0)
     rows = of_type(rng.standard_normal((T, n, d)), dtype)
     tasks = TaskRows.from_stacked(rows, rng.standard_normal((T, n)))
@@ -396,4 +411,4 @@ def test_memory_of_a_fit_is_a_part_of_the_data(
     estimator.fit(tasks)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak <= 0.2 * tasks.nbytes
+    assert peak <= 0.2 * tasks.nbytes + (0 if compiled else 2 * 2**21)

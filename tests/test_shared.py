@@ -568,25 +568,30 @@ def test_arms_of_half_the_precision_are_as_good(usual: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_tasks", "explore", "rounds", "least", "most"),
+    ("n_tasks", "explore", "rounds", "seeds", "least", "most"),
     [
-        (1, "always", 60, 0.95, 1.0),
-        (5, "always", 60, 0.95, 1.0),
-        (1, "needed", 200, 0.85, 1.0),
-        (5, "needed", 200, 0.85, 1.0),
-        (5, "never", 60, 0.0, 0.6),
+        pytest.param(1, "always", 60, 200, 0.95, 1.0, marks=pytest.mark.statistical),
+        pytest.param(1, "needed", 200, 200, 0.8, 1.0, marks=pytest.mark.statistical),
+        (5, "always", 60, 20, 0.95, 1.0),
+        (5, "needed", 200, 20, 0.75, 1.0),
+        (5, "never", 60, 20, 0.0, 0.7),
     ],
 )
 def test_arms_that_never_change_are_tried_until_the_best_is_found(
     n_tasks: int,
     explore: Literal["needed", "always", "never"],
     rounds: int,
+    seeds: int,
     least: float,
     most: float,
 ) -> None:
-    """Greedy stays with the first good arm: what it does teaches nothing of the others."""
+    """Greedy stays with the first good arm: what it does teaches nothing of the others.
+
+    The best arm is found in 0.98, 0.88, 1, 0.91 and 0.45 of the tasks: every bound is more than
+    three standard errors away, so that other random numbers break it once in a thousand times.
+    """
     found, arms = 0, np.tile(np.eye(5), (n_tasks, 1, 1))
-    for seed in range(20):
+    for seed in range(seeds):
         rng = np.random.default_rng(seed)
         Theta = rng.permuted(np.tile([0.0, 0.5, 1.0, 1.5, 2.0], (n_tasks, 1)), axis=1)
         policy = Shared(dim=5, n_tasks=n_tasks, explore=explore)
@@ -597,7 +602,7 @@ def test_arms_that_never_change_are_tried_until_the_best_is_found(
             policy.learn(tasks, arms, decided, means + 0.1 * rng.standard_normal(n_tasks))
         shares = policy.probabilities(tasks, arms)
         found += int((shares.argmax(axis=1) == Theta.argmax(axis=1)).sum())
-    assert least <= found / (20 * n_tasks) <= most
+    assert least <= found / (seeds * n_tasks) <= most
 
 
 # ---- sharing

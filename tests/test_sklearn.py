@@ -102,7 +102,7 @@ def test_scikit_learns_check_of_array_api_dispatch() -> None:
     code = (
         "from sklearn.utils.estimator_checks import check_array_api_input as check\n"
         "from cobandits.sklearn import LowRankRegressor\n"
-        "check('', LowRankRegressor(), 'numpy', expect_only_array_outputs=False)"
+        "check('', LowRankRegressor(), 'numpy')"
     )
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}  # SciPy reads it when imported
     subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, check=True)
@@ -209,7 +209,8 @@ def test_single_precision_predicts_nearly_the_same() -> None:
     features, rewards, tasks = drawn()
     X = table(features, tasks)
     narrow = LowRankRegressor().fit(X.astype(np.float32), rewards).predict(X)
-    np.testing.assert_allclose(narrow, LowRankRegressor().fit(X, rewards).predict(X), atol=1e-4)
+    wide = LowRankRegressor().fit(X, rewards).predict(X)
+    np.testing.assert_allclose(narrow, wide, atol=1e-3)  # a hundredth of the noise
 
 
 # ---- with the rest of scikit-learn

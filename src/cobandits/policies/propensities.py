@@ -60,17 +60,7 @@ def winning(values: Floats, factors: Floats, arms: Codes, own: Floats | None = N
     [0.5]
     """
     m, K = values.shape
-    rows = np.arange(m)
-    others = np.arange(K - 1) + (np.arange(K - 1) >= arms[:, None])  # (m, K - 1)
-    lead = values[rows, arms][:, None] - values[rows[:, None], others]
-    D = factors[rows, arms][:, None, :] - factors[rows[:, None], others]  # (m, K - 1, q)
-    C = D @ D.transpose(0, 2, 1)
-    if own is not None:
-        C += (own[rows, arms] ** 2)[:, None, None]
-        C[:, np.arange(K - 1), np.arange(K - 1)] += own[rows[:, None], others] ** 2
-    hardest = np.argsort(lead / np.sqrt(np.einsum("mii->mi", C) + _SMALLEST), axis=1)  # first
-    lead, others = lead[rows[:, None], hardest], others[rows[:, None], hardest]
-    L = _cholesky(C[rows[:, None, None], hardest[:, :, None], hardest[:, None, :]])
+    lead, others, L = _hardest_first(values, factors, arms, own)
     points = _lattice(max(0, K - 2))  # (points, K - 2)
     normal = np.zeros((m, len(points), K - 1))
     share = np.ones((m, len(points)))
@@ -82,6 +72,29 @@ def winning(values: Floats, factors: Floats, arms: Codes, own: Floats | None = N
         if k < K - 2:
             normal[:, :, k] = -ndtri(np.clip(points[:, k] * holds, 1e-300, 1 - 1e-16))
     return np.asarray(np.clip(share.mean(axis=1), _SMALLEST, 1))
+
+
+def _hardest_first(
+    values: Floats, factors: Floats, arms: Codes, own: Floats | None
+) -> tuple[Floats, Codes, Floats]:
+    """Return the leads of arms over all others, (m, K - 1), which these are, and a root.
+
+    The root, (m, K - 1, K - 1), is that of the covariance of the leads. The others come in the
+    order of how likely they are to have higher values: then the integration is most accurate.
+    """
+    m, K = values.shape
+    rows = np.arange(m)
+    others = np.arange(K - 1) + (np.arange(K - 1) >= arms[:, None])  # (m, K - 1)
+    lead = values[rows, arms][:, None] - values[rows[:, None], others]
+    D = factors[rows, arms][:, None, :] - factors[rows[:, None], others]  # (m, K - 1, q)
+    C = D @ D.transpose(0, 2, 1)
+    if own is not None:
+        C += (own[rows, arms] ** 2)[:, None, None]
+        C[:, np.arange(K - 1), np.arange(K - 1)] += own[rows[:, None], others] ** 2
+    hardest = np.argsort(lead / np.sqrt(np.einsum("mii->mi", C) + _SMALLEST), axis=1)  # first
+    lead, others = lead[rows[:, None], hardest], others[rows[:, None], hardest]
+    L = _cholesky(C[rows[:, None, None], hardest[:, :, None], hardest[:, None, :]])
+    return lead, others, L
 
 
 def _upper_share(rest: Floats, deviation: Floats, first: NDArray[np.bool_]) -> Floats:

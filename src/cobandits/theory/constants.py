@@ -52,10 +52,9 @@ class Constants:
             One column per task.
         rank : int, optional
             Use the best approximation of this rank; by default theta at its numerical rank.
-        noise_std : float
-            ``sigma_eta``, the standard deviation of the noise.
-        C, c : float
-            Values for the constants that the paper leaves open.
+        noise_std, C, c : float
+            ``sigma_eta``, the standard deviation of the noise, and values for the constants that
+            the paper leaves open.
         """
         Theta = _checked(theta, noise_std, C, c)
         _, W = factor(Theta)
