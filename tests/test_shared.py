@@ -475,7 +475,7 @@ def test_rows_whose_settling_is_interrupted_are_not_added_twice(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(policy._histories, step, interrupted)
+        patch.setattr(type(policy._histories), step, interrupted)
         with pytest.raises(KeyboardInterrupt):
             policy.learn([0], arms[8:], made([0]), [0.8])
     assert policy.rewards == untouched.rewards
