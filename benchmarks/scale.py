@@ -54,7 +54,7 @@ class Found:
 
     size: Size
     decide: float  # seconds per decision
-    learn: float  # seconds a reward, where the prior stays
+    learn: float  # seconds per reward, where the prior stays
     refit: float  # seconds of learning when the prior was last learned too
     refits: int
     refits_seconds: float  # of all of them

@@ -19,7 +19,7 @@ __all__ = ["fit", "of_series", "play", "reproduction", "simulation"]
 
 
 def play(cell: Simulation, regret: float, fit_errors: Sequence[float] = ()) -> Record:
-    """Return the record of a simulation with this regret a task, and these errors by epoch."""
+    """Return the record of a simulation with this regret per task, and these errors by epoch."""
     n_tasks = cell.environment_parameters.get("n_tasks")
     assert isinstance(n_tasks, int)
     return _known(cell) | {

@@ -195,11 +195,11 @@ def test_statistics_in_chunks_give_the_theta_that_the_rows_came_from() -> None:
 
 
 def test_growth_is_measured_and_drawn() -> None:
-    curve = growth.measure("n", "rows a task", (16, 32, 64), repetitions=1)
+    curve = growth.measure("n", "rows per task", (16, 32, 64), repetitions=1)
     assert [point.value for point in curve.points] == [16, 32, 64]
     assert all(point.fit > 0 and point.one_pass > 0 for point in curve.points)
     figure = growth.draw([curve, curve])
-    assert [axes.get_xlabel() for axes in figure.axes] == ["rows a task, n"] * 2
+    assert [axes.get_xlabel() for axes in figure.axes] == ["rows per task, n"] * 2
     assert all(len(axes.lines) == 4 for axes in figure.axes)
 
 

@@ -162,7 +162,7 @@ def test_no_trial_is_charged_for_the_first_fit(monkeypatch: pytest.MonkeyPatch) 
         assert len(list(comparison.runs(bar, None))) == 2
     assert fits[0] < 50  # a tiny problem, before the floor and the fit of each trial
     assert fits[1:] == [180] * 4
-    assert comparison.setting == "d = 20, T = 12, r = 2, 15 rows a task, noise 0.001"
+    assert comparison.setting == "d = 20, T = 12, r = 2, 15 rows per task, noise 0.001"
 
 
 def test_an_import_draws_no_data() -> None:

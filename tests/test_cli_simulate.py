@@ -298,7 +298,7 @@ def test_the_table_is_sorted_by_regret(run: Run) -> None:
     assert result.code == 0
     lines = result.out.splitlines()
     assert lines[0].startswith("synthetic, dim 8")
-    assert "regret a task" in lines[1]
+    assert "regret per task" in lines[1]
     assert [line.split()[0] for line in lines[2:5]] == list(names)
     assert "best" in lines[2]
     assert all("±" in line and "+" in line for line in lines[3:5])

@@ -22,7 +22,7 @@ DIM, ROUNDS = 100, 200
 def regrets(
     T: int, r: int, policy: str, trials: range = TRIALS, **parameters: float | str
 ) -> NDArray[np.float64]:
-    """Return the regret a task of every trial, in the paper's first synthetic setting."""
+    """Return the regret per task of every trial, in the paper's first synthetic setting."""
     world = Synthetic(dim=DIM, n_tasks=T, rank=r, noise_std=1e-3)
     setting = {"dim": DIM, "n_tasks": T, "rank": r, "noise_std": 1e-3}
     return np.array(

@@ -6,7 +6,7 @@ import copy
 import logging
 import tracemalloc
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ Change = Callable[[Floats], Floats]
 
 D, T, K = 6, 5, 3
 WORLD = Synthetic(dim=D, n_tasks=T, rank=2, n_arms=K, noise_std=0.1)
-EXPLORES: tuple[Explore, ...] = ("needed", "always", "never")
+EXPLORES: tuple[Explore, ...] = get_args(Explore)
 
 
 def fresh(**parameters: Any) -> Shared:
@@ -77,7 +77,7 @@ def play_singly(policy: Policy, world: Synthetic, rounds: int, seed: int = 0) ->
 def mean_regret(
     world: Synthetic, rounds: int, *, seeds: int = 5, seen: Change = as_is, paid: Change = as_is
 ) -> float:
-    """Return the regret a task of fresh policies, mean over seeds."""
+    """Return the regret per task of fresh policies, mean over seeds."""
     regrets = [
         play(Shared(dim=world.dim, n_tasks=world.n_tasks), world, rounds, s, seen=seen, paid=paid)
         for s in range(seeds)
@@ -791,7 +791,7 @@ def test_rare_clicks_are_no_change() -> None:
 
 
 def trials(policy: str, world: Synthetic, n: int, rounds: int = 200) -> float:
-    """Return the regret a task, mean over trials that all policies meet the same arms in."""
+    """Return the regret per task, mean over trials that all policies meet the same arms in."""
     setting = {"dim": world.dim, "n_tasks": world.n_tasks, "rank": world.rank}
     parameters = {"ridge": 1e-2} if policy == "ridge" else {}
     regrets = [

@@ -59,7 +59,7 @@ def short(found: Found) -> str:
         )
         for name in found.leaders.values()
     ]
-    columns = ("", "regret, relative to `shared`", "µs a decision and update", "lines of code")
+    columns = ("", "regret, relative to `shared`", "µs per decision and update", "lines of code")
     return markdown(Table(title="", columns=columns, rows=rows))
 
 

@@ -1,4 +1,4 @@
-"""bayesianbandits: an agent a task, whose arms share a learner and have features of their own."""
+"""bayesianbandits: one agent per task, whose arms share a learner, each with its features."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _peer(name: str, make: Callable[..., Learner], note: str, **grid: Values) ->
 PEERS = (
     _peer("greedy", greedy, "means of 1000 draws", ridge=RIDGES, epsilon=(0.0, 0.01, 0.05)),
     _peer("UCB", ucb, "quantiles of 1000 draws", ridge=RIDGES, noise=(1e-3, 0.03, 1.0)),
-    _peer("Thompson", thompson, "an agent a task", ridge=RIDGES, noise=NOISES),
+    _peer("Thompson", thompson, "one agent per task", ridge=RIDGES, noise=NOISES),
     _peer(
         "Thompson, empirical Bayes",
         tuned,

@@ -1,4 +1,4 @@
-"""What an engineer writes by hand: a ridge regression a task, in plain NumPy."""
+"""What an engineer writes by hand: a ridge regression per task, in plain NumPy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Grid = Mapping[str, tuple[float | str, ...]]
 
 
 class Ridge:
-    """Greedy on a ridge regression a task, kept by the Sherman-Morrison formula."""
+    """Greedy on a ridge regression per task, kept by the Sherman-Morrison formula."""
 
     def __init__(self, setting: Setting, ridge: float, intercept: str = "without") -> None:
         self.intercept = intercept == "with"
@@ -86,7 +86,7 @@ def _peer(name: str, make: type[Ridge], grid: Grid) -> Peer:
         grid=grid,
         exact=True,
         shares=False,
-        note="one regression a task, float64, a Python loop over the requests",
+        note="one regression per task, float64, a Python loop over the requests",
     )
 
 

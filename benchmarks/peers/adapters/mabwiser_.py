@@ -1,6 +1,6 @@
 """MABWiser: one bandit a task with a single arm, to which the arms' features are contexts.
 
-Its linear policies have a regression an arm, and all arms see one context. A bandit with a single
+Its linear policies have a regression per arm, and all arms see one context. A bandit with a single
 arm has a single regression; asked for the expectations of several contexts it gives one each.
 """
 

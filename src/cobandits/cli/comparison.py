@@ -76,7 +76,7 @@ class Comparison:
     def setting(self) -> str:
         """The size of the problem, in a line."""
         source = self.source
-        rows = f"{'about ' if self.unequal else ''}{self.n_rows} rows a task"
+        rows = f"{'about ' if self.unequal else ''}{self.n_rows} rows per task"
         more = {
             "condition": source.condition,
             "correlation": source.correlation,

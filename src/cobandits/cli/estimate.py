@@ -43,7 +43,7 @@ class EstimateOptions:
         typer.Option(metavar="X", help="Condition number of theta; as drawn if not given."),
     ] = None
     unequal: Annotated[
-        bool, typer.Option("--unequal", help="From 0.2 to 1.8 times --rows a task.")
+        bool, typer.Option("--unequal", help="From 0.2 to 1.8 times --rows per task.")
     ] = False
     correlation: Annotated[
         float, typer.Option(metavar="X", help="Of neighbouring features, from 0 to below 1.")

@@ -44,7 +44,7 @@ def standings(records: Records, notes: Sequence[str] = ()) -> Standings:
     """
     regrets = _scores(records, "regret_per_task")
     known = all(np.isfinite(values).all() for values in regrets.values())
-    score = ("regret a task", "above best") if known else ("mean reward", "rewards")
+    score = ("regret per task", "above best") if known else ("mean reward", "rewards")
     return Standings(
         header=("policy", *score, "error", "seconds", "us/decision"),
         rows=tuple(_regrets(records, regrets) if known else _rewards(records)),

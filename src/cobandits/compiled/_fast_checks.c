@@ -131,7 +131,7 @@ done:
 }
 
 static PyMethodDef methods[] = {
-    {"add_errors", py_add_errors, METH_VARARGS, "Add squared errors of several thetas a task."},
+    {"add_errors", py_add_errors, METH_VARARGS, "Add squared errors of several thetas per task."},
     {"are_at_most", py_are_at_most, METH_VARARGS, "Whether all values are numbers of at most a size."},
     {"are_codes", py_are_codes, METH_VARARGS, "Whether all codes are from 0 to below a count."},
     {"take_rows", py_take_rows, METH_VARARGS, "The feature vectors of chosen arms."},

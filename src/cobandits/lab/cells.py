@@ -181,7 +181,7 @@ class Estimation(Cell):
         return self.n_rows
 
     def __str__(self) -> str:
-        return f"{self.estimator} on {self.n_rows} rows a task, trial {self.trial}"
+        return f"{self.estimator} on {self.n_rows} rows per task, trial {self.trial}"
 
     def measure(self, progress: Within | None = None) -> Record:
         """Fit, and return the error by iteration and the noise floor."""

@@ -19,7 +19,7 @@ CHOICES = (
     Choice(
         "Noise of “variance 1e-6”",
         "As written, its standard deviation is 1e-3, and the error of theta stops near 2e-4 "
-        "(d = T = 100, 50 rows a task). A standard deviation of 1e-6 stops near 2e-7, which is "
+        "(d = T = 100, 50 rows per task). A standard deviation of 1e-6 stops near 2e-7, which is "
         "nearer to the paper's “close to 1e-6”.",
         "Standard deviation 1e-3; Figures 2a, b, d and e also for 1e-6.",
     ),

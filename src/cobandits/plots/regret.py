@@ -121,7 +121,7 @@ def regret_by_tasks(
     """Draw the final regret per task by number of tasks, as in Figure 2c of the paper.
 
     >>> regret_by_tasks({"ridge": {5: np.array([4.0, 5.0])}}).axes[0].get_ylabel()
-    'cumulative regret a task'
+    'cumulative regret per task'
     """
     with style():
         figure, (axes,) = new_row(6.4, 4.2, 1)
@@ -188,7 +188,7 @@ def _label(axes: Axes, lines: Mapping[str, _Line]) -> int:
 def _name_round_axes(axes: Axes) -> None:
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_xlabel("round")
-    axes.set_ylabel("cumulative regret a task")
+    axes.set_ylabel("cumulative regret per task")
 
 
 def _draw_rounds(axes: Axes, curves: Mapping[str, Curves], n_tasks: int) -> None:
@@ -220,7 +220,7 @@ def _draw_tasks(axes: Axes, finals: Finals, bound: Mapping[int, float]) -> str:
     axes.set_xticks(counts)
     label_ends(axes, ends)
     axes.set_xlabel("number of tasks, T")
-    axes.set_ylabel("cumulative regret a task")
+    axes.set_ylabel("cumulative regret per task")
     if near or not bound:
         return ""
     return f"; {_BOUND}: {min(bound.values()):,.0f} to {max(bound.values()):,.0f}"

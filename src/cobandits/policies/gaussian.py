@@ -183,7 +183,7 @@ def _check_room(needed: int, n_tasks: int, dim: int) -> None:
     if needed > _MOST_BYTES:
         raise ConfigurationError(
             f"posteriors of {n_tasks} tasks with {dim} features need {needed / 2**30:,.0f} GiB; "
-            "take fewer features, or a policy that keeps no matrix a task, such as lrrl"
+            "take fewer features, or a policy that keeps no matrix per task, such as lrrl"
         )
 
 

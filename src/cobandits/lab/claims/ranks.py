@@ -85,4 +85,4 @@ def _example(ranked: Mapping[tuple[str, int], Sequence[_Ranked]]) -> str:
     said = [
         f"{number(float(one.regrets.mean()))} at r = {one.rank}" for one in ranked[data, n_tasks]
     ]
-    return f"On {data}, T = {n_tasks} the regret a task is {listed(said)}."
+    return f"On {data}, T = {n_tasks} the regret per task is {listed(said)}."

@@ -141,7 +141,7 @@ def _lost_to(lost: Sequence[Duel]) -> str:
 def _told(duel: Duel) -> str:
     setting = duel.setting
     return (
-        f"r = {setting.rank}, T = {setting.n_tasks}, a regret a task of "
+        f"r = {setting.rank}, T = {setting.n_tasks}, a regret per task of "
         f"{number(float(duel.ours.mean()))} to {number(float(duel.theirs.mean()))}"
     )
 

@@ -60,7 +60,7 @@ class Data:
         """The line above the picture."""
         return (
             f"Synthetic data {self.number}: d = {self.size(0)['dim']}, T = {self.n_tasks}, "
-            f"rank {self.rank}, {self.n_rows} rows a task"
+            f"rank {self.rank}, {self.n_rows} rows per task"
         )
 
     @property

@@ -25,11 +25,11 @@ that get many rewards between two refits. Judgement.
 """
 
 PENDING_LIMIT, PENDING_LEAST = 64, 8
-"""The most and the fewest rewards that may wait to be stored and tested for drift.
+"""Bounds of the number of rewards that wait to be stored and tested for drift.
 
-As many may wait as there are tasks, within these bounds. Testing one reward takes far longer than
-learning it, so they are tested in groups, and drift is detected at most one group later. Moves the
-time per reward, hardly the regret.
+As many wait as there are tasks, within these bounds; the next call stores and tests them first.
+Testing one reward takes far longer than learning it, so they are tested in groups, and drift is
+detected at most one group later. Moves the time per reward, hardly the regret.
 """
 
 # ---- Exploration: exploration.py

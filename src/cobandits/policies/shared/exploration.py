@@ -27,7 +27,7 @@ __all__ = [
     "needed_shares",
     "sampled_values",
     "scaled",
-    "winning_shares",
+    "winning_probabilities",
     "with_floor",
 ]
 
@@ -57,11 +57,15 @@ def known_ratio(n_directions: int) -> int:
 def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
     """Return the share of each arm's variance to sample with, (m, K), where learning pays.
 
-    An arm is sampled if two things hold. More of its prior variance is left than the same number
-    of rewards from diverse arms would leave. And its expected improvement on the best arm, times
-    the number of the task's rewards so far, exceeds the expected loss of trying it once.
-    Improvements beyond the highest reward so far do not count, and variances are scaled by the
-    calibration.
+    A task without rewards is sampled in full, and so is every arm while all rewards are equal. After
+    n rewards of a task an arm is sampled if two things hold. Of its prior variance more than
+    ``known_ratio / n`` is left, which is never so before the ``known_ratio``-th reward. And its
+    expected improvement on the best arm, n times, exceeds the expected loss of trying it once.
+    Sampled is what is left beyond that share. Improvements beyond the highest reward so far do not
+    count, and variances are scaled by the calibration.
+
+    ``TaskPosteriors.greedy`` is a short cut for requests in which no arm is to be sampled: a change
+    of the first condition has to be made there too.
     """
     values, sure, n = beliefs.values, experience.calibration, experience.counts[:, None]
     if not experience.rewards_differ:  # what could be gained is not known yet
@@ -106,7 +110,7 @@ def sampled_values(beliefs: Beliefs, rng: np.random.Generator) -> Doubles:
     )
 
 
-def winning_shares(beliefs: Beliefs, arms: Codes) -> Floats:
+def winning_probabilities(beliefs: Beliefs, arms: Codes) -> Floats:
     """Return the probability that an arm, (m,), has the highest of the sampled values."""
     return winning(beliefs.values, beliefs.factors, arms, beliefs.residual_std)
 

@@ -26,7 +26,7 @@ from cobandits.policies.shared.exploration import (
     known_ratio,
     sampled_values,
     scaled,
-    winning_shares,
+    winning_probabilities,
     with_floor,
 )
 from cobandits.policies.shared.posteriors import Beliefs, TaskPosteriors
@@ -93,7 +93,10 @@ class Shared(Policy):
 
     @property
     def changes(self) -> tuple[int, ...]:
-        """The number of rewards before each change of the tasks that was detected."""
+        """How many rewards were forgotten at each change of the tasks that was detected, in all.
+
+        The rewards that showed the change are kept; the change itself may be a little earlier.
+        """
         return self._state.changes
 
     @property
@@ -227,7 +230,7 @@ class Shared(Policy):
         if self.explore == "never":
             return with_floor(greedy(posteriors.values(tasks, arms)), self.floor, K)
         beliefs = self._beliefs(posteriors, tasks, arms)
-        shares = np.stack([winning_shares(beliefs, np.full(m, k)) for k in range(K)], axis=1)
+        shares = np.stack([winning_probabilities(beliefs, np.full(m, k)) for k in range(K)], axis=1)
         return with_floor(shares / shares.sum(axis=1, keepdims=True), self.floor, K)
 
     def _beliefs(self, posteriors: TaskPosteriors, tasks: Codes, arms: Floats) -> Beliefs:
@@ -258,5 +261,5 @@ def _chances(
     chances = (chosen == best).astype(np.float64)
     if beliefs is not None:
         sampled = best < 0
-        chances[sampled] = winning_shares(beliefs, chosen[sampled])
+        chances[sampled] = winning_probabilities(beliefs, chosen[sampled])
     return with_floor(chances, floor, n_arms)

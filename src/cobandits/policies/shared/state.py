@@ -137,9 +137,10 @@ def absorb(state: State) -> State:
 
 
 def refit(snapshot: Snapshot) -> Refit:
-    """Learn the prior from all rewards and the new ones, and all posteriors under it.
+    """Learn the prior from the stored rows and the new ones, and all posteriors under it.
 
-    A pure function of the snapshot: it gives the same bits in any thread.
+    If the rewards say that tasks have changed, all is learned from the pending and the new ones
+    alone. A pure function of the snapshot: it gives the same bits in any thread.
     """
     state, news, n_new = snapshot.state, snapshot.news, snapshot.n_new
     following = _compared(state, news)
