@@ -57,8 +57,8 @@ def known_ratio(n_directions: int) -> int:
 def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
     """Return the share of each arm's variance to sample with, (m, K), where learning pays.
 
-    A task without rewards is sampled in full, and so is every arm while all rewards are equal. After
-    n rewards of a task an arm is sampled if two things hold. Of its prior variance more than
+    A task without rewards is sampled in full, and so is every arm while all rewards are equal.
+    After n rewards of a task an arm is sampled if two things hold. Of its prior variance more than
     ``known_ratio / n`` is left, which is never so before the ``known_ratio``-th reward. And its
     expected improvement on the best arm, n times, exceeds the expected loss of trying it once.
     Sampled is what is left beyond that share. Improvements beyond the highest reward so far do not
