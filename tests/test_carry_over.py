@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from cobandits.policies.shared import config
 from cobandits.policies.shared.carry_over import carry_over, pseudo_rows
-from cobandits.policies.shared.empirical_bayes import DecomposedPrior, Hyperparameters, fit_em
+from cobandits.policies.shared.empirical_bayes import (
+    Coordinates,
+    DecomposedPrior,
+    Hyperparameters,
+    Prior,
+    fit_em,
+)
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.row_store import RowStore
 from tests.posteriors import (
@@ -186,6 +192,54 @@ def test_few_directions_are_carried_over_to_a_better_prior(
     assert errors_of_thetas(after, Theta) < 1.5 * errors_of_thetas(fresh, Theta)
     again = refitted(store, prior, after)  # the same prior: nothing is lost any more
     np.testing.assert_allclose(again.thetas, after.thetas, rtol=1e-5, atol=1e-6)
+
+
+def test_where_directions_are_left_out_correlated_features_are_accounted_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four directions of twelve: what they predict along with others is not lost with the prior.
+
+    Mean squared errors of prediction, against thetas from all rows under the new prior.
+    """
+    rng, d, n_tasks, n = np.random.default_rng(0), 11, 100, 30
+    monkeypatch.setattr(config, "POSTERIOR_BYTES", 1)
+    shape = 0.9 ** np.abs(np.subtract.outer(np.arange(d), np.arange(d)))
+    arms = rng.standard_normal((n_tasks * n, d)) @ np.linalg.cholesky(shape).T
+    X = np.column_stack([arms, np.ones(n_tasks * n)])
+    tasks = np.repeat(np.arange(n_tasks), n)
+    first, second = (_rotated(rng, d, X, angle) for angle in (0.0, 0.3))
+    root = first.vectors * np.sqrt(first.variances)
+    Theta = rng.standard_normal((n_tasks, d + 1)) @ root.T @ first.coordinates.matrix.T
+    y = np.einsum("nd,nd->n", X, Theta[tasks]) + 0.3 * rng.standard_normal(len(X))
+    F = np.column_stack([X, y])
+    before, after, whole = (
+        TaskPosteriors(n_tasks=n_tasks, prior=p) for p in (first, second, second)
+    )
+    assert before.batch.dim < d + 1
+    for learned in (before, whole):
+        learned.learn(tasks, F)
+    carry_over(after, before, np.arange(n_tasks))
+    errors = [
+        float(np.mean(np.einsum("nd,nd->n", X, (each.thetas - Theta)[tasks]) ** 2))
+        for each in (before, after, whole)
+    ]
+    assert errors[1] < 1.5 * max(errors[0], errors[2])
+
+
+def _rotated(rng: np.random.Generator, d: int, X: Doubles, angle: float) -> DecomposedPrior:
+    """Return a prior with few wide directions, each of which is turned by an angle."""
+    basis = np.linalg.qr(np.random.default_rng(7).standard_normal((d + 1, d + 1)))[0]
+    turn = np.cos(angle) * basis + np.sin(angle) * np.roll(basis, 1, axis=1)
+    variances = np.geomspace(2.0, 0.02, d + 1)
+    return DecomposedPrior.of(
+        Prior(
+            coordinates=Coordinates(matrix=np.eye(d + 1)),
+            covariance=turn * variances @ turn.T,
+            offset=0.0,
+            noise=0.09,
+            feature_second_moment=X.T @ X / len(X),
+        )
+    )
 
 
 def partly_dropped(n: int = 120) -> tuple[TaskPosteriors, RowStore]:

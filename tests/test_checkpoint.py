@@ -341,6 +341,9 @@ def test_what_is_wrong_is_said(
         ("selector", {"noise": -1.0}, "-1.0 as selector.noise, the least is 0"),
         ("selector", {"offset": float("inf")}, "inf as selector.offset"),
         ("estimate", {"status": {}}, "TypeError"),
+        ("state", {"range": None}, "a range that says otherwise"),
+        ("state", {"range": [5, -5]}, r"\(5.0, -5.0\) as state.range"),
+        ("state", {"rewards": 1}, "1 as state.rewards, of which"),
     ],
 )
 def test_headers_that_do_not_fit_are_refused(

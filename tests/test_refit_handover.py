@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,9 +32,9 @@ def batch(n: int, dim: int = DIM) -> Batch:
 
 
 def installed(policy: Shared, found: Refit) -> Shared:
-    """Return a twin of a policy that has taken a refit."""
+    """Return a twin of a policy with the state of a refit."""
     twin = copy.deepcopy(policy)
-    twin.install(found)
+    twin.restore(copy.deepcopy(found.state))
     return twin
 
 
@@ -201,6 +202,31 @@ def test_a_refit_that_follows_on_other_rewards_is_refused() -> None:
         policy.install(found)
     assert_holds(policy, before)
     assert_same(policy, played(31))
+
+
+def test_a_refit_of_another_policy_is_refused() -> None:
+    """Even of one that has learned the same, whose state it would share."""
+    policy, twin = played(30), played(30)
+    found = refit(policy.snapshot(*batch(30)))
+    with pytest.raises(ConfigurationError, match="of another policy, or was installed before"):
+        twin.install(found)
+    assert_same(twin, policy)
+    policy.install(found)
+    assert policy.rewards > twin.rewards
+
+
+def test_what_is_no_refit_is_refused_with_advice() -> None:
+    policy = played(3)
+    snapshot: Any = policy.snapshot(*batch(3))
+    with pytest.raises(ConfigurationError, match=r"install takes what refit\(snapshot\) returned"):
+        policy.install(snapshot)
+
+
+def test_a_state_of_other_tasks_is_not_restored() -> None:
+    policy, other = played(3), Shared(dim=DIM, n_tasks=TASKS + 1)
+    found = refit(policy.snapshot(*batch(3)))
+    with pytest.raises(ConfigurationError, match=f"a policy for {TASKS + 1} tasks with {DIM}"):
+        other.restore(found.state)
 
 
 def test_a_refit_is_installed_once() -> None:

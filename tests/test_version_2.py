@@ -105,6 +105,9 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
     for key, values, message in (
         ("thetas", arrays["thetas"] * np.nan, "a NaN or an infinite value in posteriors.thetas"),
         ("slots", np.full_like(arrays["slots"], -2), "store.sizes above 0 of store.dropped"),
+        ("slots", np.full_like(arrays["slots"], 99), "slots that are not those of slot_tasks"),
+        ("slots", arrays["slots"][:1], "slots of shape"),
+        ("slots", arrays["slots"] * 1.0, "slots of shape .* type float64"),
         ("rows", arrays["rows"][1:], "store.rows of shape"),
         ("counts_whole", arrays["counts_whole"] + 1000, "state.full_counts above counts"),
     ):

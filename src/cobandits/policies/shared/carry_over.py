@@ -35,7 +35,8 @@ def carry_over(after: TaskPosteriors, before: TaskPosteriors, tasks: Codes) -> N
         change = after.residual_variance / before.residual_variance
     noises = after.prior.noise + unknown * (1.0 if after.is_reduced else change)
     scales = np.sqrt(before.noises[tasks] / noises * after.batch.noise)
-    size = max(1, config.BLOCK_BYTES // (8 * after.batch.dim**2))
+    width = max(after.batch.dim, before.thetas.shape[1])  # of a pseudo-row, and of a root
+    size = max(1, config.BLOCK_BYTES // (8 * after.batch.dim * width))
     for start in range(0, len(tasks), size):
         some = slice(start, start + size)
         X, y = pseudo_rows(before, tasks[some], scales[some])

@@ -100,7 +100,18 @@ def _read(header: Header, arrays: Arrays) -> State:
         prior=None if state.posteriors is None else state.posteriors.prior.plain,
         n_slots=len(state.store.tasks),
     )
+    _check_numbers(state)
     return state
+
+
+def _check_numbers(state: State) -> None:
+    """Refuse numbers that contradict each other."""
+    if (state.posteriors is None) != (state.seen == 0):
+        raise refused(f"{state.seen} as state.seen, and a range that says otherwise")
+    if state.seen and state.lowest > state.highest:
+        raise refused(f"({state.lowest}, {state.highest}) as state.range")
+    if state.rewards < state.seen:
+        raise refused(f"{state.rewards} as state.rewards, of which {state.seen} are counted")
 
 
 def _read_learned(state: State, header: Header, arrays: Arrays) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cobandits.decisions import check_tasks
 from cobandits.errors import DataError
 from cobandits.kernels import chunks
+from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes import Prior
 from cobandits.policies.shared.posteriors import TaskPosteriors
 
@@ -26,7 +27,6 @@ Codes = NDArray[np.int64]
 
 _NEAREST = 3  # tasks that are named
 _AXES = 2  # of the picture of the tasks
-_CONSTANT = 1e-12  # variance of a coordinate, as a share of its mean square
 
 
 class Neighbour(NamedTuple):
@@ -229,7 +229,8 @@ def _centred(prior: Prior) -> Doubles:
     """Return the covariance of typical arms in the prior's coordinates, (p, p)."""
     mean = prior.feature_second_moment[-1]  # the last coordinate is always 1
     covariance = prior.feature_second_moment - np.outer(mean, mean)
-    constant = np.diag(covariance) <= _CONSTANT * np.diag(prior.feature_second_moment)
+    squares = np.diag(prior.feature_second_moment)
+    constant = np.diag(covariance) <= config.CONSTANT_VARIANCE * squares
     covariance[constant] = 0
     covariance[:, constant] = 0
     return covariance

@@ -144,7 +144,13 @@ class Shared(Policy):
         return policy
 
     def restore(self, state: State) -> None:
-        """Replace the state, by one that was saved."""
+        """Replace the state by one that was saved, and that nothing else uses."""
+        shape = len(state.counts), state.store.width - 2
+        if shape != (self.n_tasks, self.dim):
+            raise ConfigurationError(
+                f"a state of {shape[0]} tasks with {shape[1]} features cannot be restored by a "
+                f"policy for {self.n_tasks} tasks with {self.dim}; load the policy that it is of"
+            )
         self._state = state
 
     # ---- A refit elsewhere: in another thread, while this one decides
@@ -170,11 +176,21 @@ class Shared(Policy):
         return self._state.snapshot(codes, _with_intercept(rows, y))
 
     def install(self, found: Refit) -> None:
-        """Take what :func:`refit` returned, in one assignment: the same bits as :meth:`learn`."""
+        """Take what :func:`refit` returned, in one assignment.
+
+        Where a refit was due, the bits are those of :meth:`learn`; else it is an early refit.
+        """
+        if not isinstance(found, Refit):
+            raise ConfigurationError(f"install takes what refit(snapshot) returned, got {found!r}")
         if found.after != self.rewards:
             raise ConfigurationError(
                 f"a refit that follows on {found.after} rewards cannot be installed after "
                 f"{self.rewards}; learn nothing between snapshot and install"
+            )
+        if found.origin is not self._state:
+            raise ConfigurationError(
+                "this refit is of another policy, or was installed before; install it once, where "
+                "its snapshot was taken"
             )
         self._take(found.state)
 

@@ -83,9 +83,18 @@ class BatchPosterior:
 
     @cached_property
     def weights_of_theta(self) -> Doubles:
-        """The matrix from thetas, less the offset, to weights of the features, (Q, d + 1)."""
-        widths = np.sqrt(self.prior.variances[-self.dim :])
-        return np.asarray(self.prior.to_directions[-self.dim :] / widths[:, None])
+        """The matrix from thetas, less the offset, to weights of the features, (Q, d + 1).
+
+        Where some directions are left out, the weights are those of the regression on the features:
+        they include what is predicted of features in the other directions.
+        """
+        prior = self.prior
+        if self.dim == prior.coordinates.dim:
+            widths = np.sqrt(prior.variances[-self.dim :])
+            return np.asarray(prior.to_directions[-self.dim :] / widths[:, None])
+        across = self._whitening.T @ prior.feature_second_moment  # (Q, p)
+        weights = np.linalg.lstsq(self.second_moment, across, rcond=config.CORRELATION_CUTOFF)[0]
+        return np.asarray(weights @ np.linalg.pinv(prior.coordinates.matrix))
 
     def thetas(self, posteriors: GaussianPosteriors) -> Doubles:
         """Return the posterior means of the thetas, with the intercept, (m, d + 1)."""

@@ -3,7 +3,8 @@
 :meth:`State.observe` learns a reward in place: it moves one posterior, after checks that leave
 nothing to fail. All that takes longer is computed aside and returned as another state, which the
 policy takes in one assignment: :func:`absorb` stores pending rewards and tests them for drift,
-:func:`refit` learns the prior again. So an error or an interrupt leaves the state as it was.
+:func:`refit` learns the prior again. So an error or an interrupt leaves the state as it was; only
+thetas that ``absorb`` learns again are written in place, at its end.
 """
 
 from __future__ import annotations
@@ -102,13 +103,14 @@ class State:
         state = replace(self, store=self.store.snapshot(), counts=self.counts.copy(), pending=[])
         if self.posteriors is not None and self.store.may_drop(len(news.tasks)):
             state.posteriors = self.posteriors.copy()  # a refit needs those of dropped tasks
-        return Snapshot(state, news, len(F))
+        return Snapshot(self, state, news, len(F))
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """All that :func:`refit` needs: a state, and the rewards that make a refit due."""
 
+    origin: State  # the live one; a refit does not look at it
     state: State
     news: Pending  # pending rewards, and then the new ones
     n_new: int
@@ -116,10 +118,11 @@ class Snapshot:
 
 @dataclass(frozen=True, eq=False)
 class Refit:
-    """The result of :func:`refit`: a state, and the rewards in all that it follows on."""
+    """The result of :func:`refit`: a state, and what it follows on."""
 
     state: State
-    after: int
+    after: int  # rewards in all
+    origin: State  # the state that the snapshot was taken of
 
 
 def absorb(state: State) -> State:
@@ -145,8 +148,8 @@ def refit(snapshot: Snapshot) -> Refit:
     state, news, n_new = snapshot.state, snapshot.news, snapshot.n_new
     following = _compared(state, news)
     if following.detector.raised:
-        return Refit(_started_over(state, news, n_new=n_new), state.rewards)
-    return Refit(_refitted(following, news, n_new), state.rewards)
+        return Refit(_started_over(state, news, n_new=n_new), state.rewards, snapshot.origin)
+    return Refit(_refitted(following, news, n_new), state.rewards, snapshot.origin)
 
 
 def _compared(state: State, news: Pending) -> State:

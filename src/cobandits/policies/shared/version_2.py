@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cobandits.archives import Arrays, Header
+from cobandits.policies.shared.reader import refused
 
 __all__ = ["upgraded"]
 
@@ -68,5 +70,17 @@ def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
         "prior": header.get("prior", {}),
         "estimate": {"status": header.get("status")},
     }
-    found["store.dropped"] = np.flatnonzero(arrays["slots"] == _GIVEN_UP)
+    found["store.dropped"] = _given_up(arrays)
     return parts, found
+
+
+def _given_up(arrays: Arrays) -> NDArray[np.int64]:
+    """Return the tasks whose rows were given up, or refuse slots that are not those of tasks."""
+    slots, tasks = arrays["slots"], arrays["slot_tasks"]
+    expected = np.full(arrays["counts"].shape, -1)
+    if slots.shape != expected.shape or slots.dtype.kind != "i":
+        raise refused(f"slots of shape {slots.shape} and type {slots.dtype}")
+    expected[tasks] = np.arange(len(tasks))
+    if ((slots != expected) & (slots != _GIVEN_UP)).any():
+        raise refused("slots that are not those of slot_tasks")
+    return np.flatnonzero(slots == _GIVEN_UP)

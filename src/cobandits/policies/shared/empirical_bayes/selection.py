@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -133,7 +132,6 @@ def candidates(hyperparameters: Hyperparameters) -> list[Hyperparameters]:
     return list(dict.fromkeys(_all_candidates(hyperparameters)))
 
 
-@functools.cache
 def _numbers(hyperparameters: Hyperparameters) -> Codes:
     """Return the index in :func:`candidates` of each value of each hyperparameter."""
     different = candidates(hyperparameters)
