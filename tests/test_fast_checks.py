@@ -29,7 +29,7 @@ LENGTHS = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33]
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     if request.param and not fast_checks.COMPILED:
-        pytest.skip("the compiled requests are not built here")
+        pytest.skip("the compiled checks are not built here")
     monkeypatch.setattr(fast_checks, "COMPILED", request.param)
     return bool(request.param)
 
@@ -206,7 +206,7 @@ def test_where_no_task_has_a_place_nothing_is_added(way: bool) -> None:
     np.testing.assert_array_equal(sums, 1)
 
 
-@pytest.mark.skipif(not fast_checks.COMPILED, reason="the compiled requests are not built here")
+@pytest.mark.skipif(not fast_checks.COMPILED, reason="the compiled checks are not built here")
 def test_the_extension_checks_lengths_and_places() -> None:
     sums, thetas, rows = np.zeros(4), np.ones((2, 4, 3)), np.ones((2, 4))
     for place in (2, 2**62):
@@ -227,7 +227,7 @@ def test_the_extension_checks_lengths_and_places() -> None:
 HUGE = [2**61, 2**61 + 2, 2**62, 2**63 - 1]  # times 8 bytes it is more than can be counted
 
 
-@pytest.mark.skipif(not fast_checks.COMPILED, reason="the compiled requests are not built here")
+@pytest.mark.skipif(not fast_checks.COMPILED, reason="the compiled checks are not built here")
 @pytest.mark.parametrize(
     ("n_arms", "dim"),
     [*((n, 1) for n in HUGE), *((1, n) for n in HUGE), (2**32, 2**32), (-1, -2), (-2, -1), (2, -1)],
@@ -251,7 +251,7 @@ CALLS = {
 }
 
 
-@pytest.mark.skipif(not fast_checks.COMPILED, reason="the compiled requests are not built here")
+@pytest.mark.skipif(not fast_checks.COMPILED, reason="the compiled checks are not built here")
 @pytest.mark.parametrize("name", CALLS)
 def test_the_pass_refuses_sizes_that_cannot_be_counted(name: str) -> None:
     """In a process of its own, which must not crash: ``8 n`` bytes are 8 in 64 bits."""
@@ -268,7 +268,7 @@ except ValueError:
     assert (done.returncode, done.stdout) == (0, "refused\n")
 
 
-@pytest.mark.skipif(not fast_checks.COMPILED, reason="the compiled requests are not built here")
+@pytest.mark.skipif(not fast_checks.COMPILED, reason="the compiled checks are not built here")
 def test_the_extension_counts_whole_numbers_only() -> None:
     """A buffer that is a byte too long or too short is none of doubles."""
     from cobandits.compiled import _fast_checks
