@@ -27,8 +27,7 @@ def carry_over(after: TaskPosteriors, before: TaskPosteriors, tasks: Codes) -> N
     to the prior.
     """
     inside = before.basis.expand(before.weights.means[tasks]) @ before.batch.root.T
-    outside = before.thetas[tasks] - inside
-    outside[:, -1] -= before.prior.offset
+    outside = before.thetas[tasks] - before.prior.theta - inside
     unknown = before.noises[tasks] - before.prior.noise
     change = 1.0
     if before.residual_variance > 0:
@@ -64,5 +63,5 @@ def pseudo_rows(
     weights = np.einsum("mji,mj->mi", vectors, held.means[tasks])
     Z = (scales[:, None] * lengths)[..., None] * vectors.transpose(0, 2, 1)
     X = posteriors.basis.expand(Z) @ weights_of_theta
-    y = scales[:, None] * (lengths + inverse) * weights + posteriors.prior.offset * X[..., -1]
+    y = scales[:, None] * (lengths + inverse) * weights + X @ posteriors.prior.theta
     return X, y

@@ -126,6 +126,13 @@ OUTLIER_RATIO = 10.0
 NOISE_STEP = 10.0
 """Largest change of the noise in one iteration, as a factor: MacKay's rule can overshoot."""
 
+MEAN_SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+"""Candidates: variance of the mean of all thetas, in units of their covariance.
+
+0 is no mean in common, as in the paper's worlds; real tasks have one. The evidence decides. Moves
+the first decisions of a task, and regret wherever tasks have a mean in common. Judgement.
+"""
+
 EM_ROWS, EM_FEWEST, EM_MOST = 150, 5, 40
 """EM iterations per refit: 150 over the mean number of rows per task, but from 5 to 40.
 

@@ -47,10 +47,11 @@ class Explanation:
     rank
         How many directions tasks share: :attr:`DecomposedPrior.rank`.
     shared
-        Share of the predictions that is due to the shared directions. Theta has a part in these
-        directions and a part outside; this is the variance of what the first part predicts, over
-        the sum of both parts' variances. For a task that predicts nothing yet, it is the share
-        that the prior expects.
+        Share of the predictions that is due to what tasks share. Theta is the sum of two parts: the
+        mean of all tasks with the task's deviation from it in the shared directions, and the rest
+        of its deviation. This is the variance of what the first part predicts, over the sum of both
+        parts' variances. For a task that predicts nothing yet, it is the share that the prior
+        expects.
     nearest
         The tasks with rewards whose predictions are most alike, the nearest first.
     uncertainty, uncertainty_before
@@ -178,11 +179,18 @@ def _weights(posteriors: TaskPosteriors, tasks: Codes) -> Doubles:
 
 
 def _shares(posteriors: TaskPosteriors, tasks: Codes) -> Doubles:
-    """Return the share of each task's predictions that is due to the shared directions, (m,)."""
-    G, weights = _covariance(posteriors), _weights(posteriors, tasks)
-    own = len(G) - posteriors.prior.rank  # the shared directions come last
-    shared = _squares(weights[:, own:], G[own:, own:])
-    total = shared + _squares(weights[:, :own], G[:own, :own])
+    """Return the share of each task's predictions that is due to what tasks share, (m,).
+
+    Shared are the mean of all tasks, and what deviates from it in the shared directions.
+    """
+    G, prior = _covariance(posteriors), posteriors.prior
+    mean = prior.vectors.T @ prior.mean
+    parts = _weights(posteriors, tasks) - mean
+    own = len(G) - prior.rank  # the shared directions come last
+    alone = _squares(parts[:, :own], G[:own, :own])
+    parts[:, :own] = 0
+    shared = _squares(parts + mean, G)
+    total = shared + alone
     variances = posteriors.prior.spectrum[::-1] * np.diag(G)  # expected where nothing is known
     expected = variances[own:].sum() / (variances.sum() or 1.0)
     shares: Doubles = np.full(len(tasks), expected)

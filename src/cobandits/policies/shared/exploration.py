@@ -77,7 +77,7 @@ def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
     most = np.maximum(best, experience.highest - experience.intercepts[:, None])
     std = np.sqrt(sure * variances)
     gains = _expected_improvement(values, std, best) - _expected_improvement(values, std, most)
-    worth = (n == 0) | (n * gains > best - values)
+    worth = np.maximum(n, 1) * gains > best - values
     return np.asarray(sure * worth * np.maximum(0, 1 - known / variances))
 
 

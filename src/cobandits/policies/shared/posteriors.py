@@ -73,7 +73,7 @@ class BatchPosterior:
         m, n = block.rewards.shape
         std, everyone = np.sqrt(self.noise), np.arange(m)
         Z = block.features @ (self._whitening / std)  # (m, n, Q)
-        y = (block.rewards - self.prior.offset * block.features[..., -1]) / std
+        y = (block.rewards - block.features @ self.prior.center) / std
         posteriors = GaussianPosteriors(n_tasks=m, dim=self.dim, ridge=1.0)
         if n <= self.dim // 2:  # faster than a decomposition
             posteriors.learn(np.repeat(everyone, n), Z.reshape(m * n, -1), y.ravel())
@@ -83,7 +83,7 @@ class BatchPosterior:
 
     @cached_property
     def weights_of_theta(self) -> Doubles:
-        """The matrix from thetas, less the offset, to weights of the features, (Q, d + 1).
+        """The matrix from thetas, less the prior mean, to weights of the features, (Q, d + 1).
 
         Where some directions are left out, the weights are those of the regression on the features:
         they include what is predicted of features in the other directions.
@@ -98,9 +98,7 @@ class BatchPosterior:
 
     def thetas(self, posteriors: GaussianPosteriors) -> Doubles:
         """Return the posterior means of the thetas, with the intercept, (m, d + 1)."""
-        thetas = posteriors.means @ self.root.T
-        thetas[:, -1] += self.prior.offset
-        return np.asarray(thetas)
+        return np.asarray(posteriors.means @ self.root.T + self.prior.theta)
 
 
 class TaskPosteriors:
@@ -122,8 +120,7 @@ class TaskPosteriors:
         self.basis = basis_of(self.batch.root, self.batch.second_moment, q)
         self.directions = self.basis.directions  # (q, d + 1)
         self.weights = GaussianPosteriors(n_tasks=n_tasks, dim=q, ridge=1.0)
-        self.thetas: Doubles = np.zeros((n_tasks, self.directions.shape[1]))  # with the intercept
-        self.thetas[:, -1] = prior.offset
+        self.thetas: Doubles = np.tile(prior.theta, (n_tasks, 1))  # with the intercept
         # Variances of what the basis does not explain: noise, and what is unknown outside of it.
         self.noises: Doubles = np.full(n_tasks, self.batch.noise) + self.basis.residual_variance
         self.residual_variance = float(self.noises[0] - prior.noise)  # before any reward

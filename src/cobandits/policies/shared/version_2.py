@@ -70,6 +70,8 @@ def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
         "prior": header.get("prior", {}),
         "estimate": {"status": header.get("status")},
     }
+    if learned:  # there was no mean
+        found["prior.mean"] = found["selector.mean"] = np.zeros(len(arrays["variances"]))
     found["store.dropped"] = _given_up(arrays)
     return parts, found
 

@@ -1,6 +1,6 @@
 """One Gaussian prior for the thetas of all tasks, learned from all of them (empirical Bayes).
 
-With ``theta_t ~ N(0, C)`` and rewards ``y = phi' theta_t + e``, ``e ~ N(0, noise)``, the covariance
+With ``theta_t ~ N(m, C)`` and rewards ``y = phi' theta_t + e``, ``e ~ N(0, noise)``, the covariance
 ``C`` says what tasks have in common. If they share a basis, ``C`` has a few wide directions and
 next to nothing elsewhere, so only a new task's weights in these have to be learned. If they share
 nothing, ``C`` is a multiple of the identity, and every task is a ridge regression of its own with
@@ -9,13 +9,8 @@ the ridge that suits the data. How far to go from one to the other is up to
 rewards before these are learned.
 """
 
-from cobandits.policies.shared.empirical_bayes.em import (
-    EMFit,
-    Hyperparameters,
-    TaskBlock,
-    fit_em,
-    task_blocks,
-)
+from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock, task_blocks
+from cobandits.policies.shared.empirical_bayes.em import EMFit, Hyperparameters, fit_em
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, DecomposedPrior, Prior
 from cobandits.policies.shared.empirical_bayes.selection import HyperparameterSelector, candidates
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.linalg import inverse_triangles
 from cobandits.policies.shared import config
+from cobandits.policies.shared.empirical_bayes.blocks import (
+    TaskBlock,
+    precision_roots,
+    reward_covariances,
+    task_blocks,
+)
+from cobandits.policies.shared.empirical_bayes.mean import mean_step
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, Prior
 from cobandits.policies.shared.row_store import RowStore
 
@@ -18,12 +23,10 @@ __all__ = [
     "EMFit",
     "EMStatistics",
     "Hyperparameters",
-    "TaskBlock",
     "e_step",
     "fit_em",
     "m_step",
     "posterior_means",
-    "task_blocks",
 ]
 
 Doubles = NDArray[np.float64]
@@ -42,36 +45,11 @@ class Hyperparameters(NamedTuple):
 class EMStatistics(NamedTuple):
     """What the E-step returns: all that the M-step needs of the posteriors of all tasks."""
 
-    second_moment: Doubles  # (p, p), mean of E[theta theta'] over tasks
+    second_moment: Doubles  # (p, p), of theta - mean, averaged over tasks
     n_tasks: int
     offset: float
     noise: float
     reward_variance: float
-
-
-class TaskBlock(NamedTuple):
-    """Rows of tasks that have about as many, in a prior's coordinates; padded with zeros."""
-
-    slots: Codes
-    features: Doubles  # (b, n, p)
-    rewards: Doubles  # (b, n)
-
-
-def task_blocks(store: RowStore, slots: Codes, coordinates: Coordinates) -> Iterator[TaskBlock]:
-    """Yield the rows of slots; these come ordered by their number of rows, most first."""
-    p, start = coordinates.dim, 0
-    while start < len(slots):
-        n = int(store.sizes[slots[start]])
-        size = max(1, config.BLOCK_BYTES // (8 * n * max(p, store.width)))
-        some = slots[start : start + size]
-        F = store.rows(some, n)
-        Z, y = F[..., :-1] @ coordinates.matrix, F[..., -1]
-        if n > p + 1:  # p + 1 rows are equivalent
-            both: Doubles = np.concatenate([Z, y[..., None]], axis=2)
-            both = np.asarray(np.linalg.qr(both, mode="r"))
-            Z, y = both[..., :-1], both[..., -1]
-        yield TaskBlock(some, Z, y)
-        start += len(some)
 
 
 class EMFit(NamedTuple):
@@ -84,6 +62,7 @@ class EMFit(NamedTuple):
     def under(self, hyperparameters: Hyperparameters) -> Prior:
         """Return the prior under hyperparameters, after a few iterations with them."""
         prior = m_step(self.prior, self.statistics, hyperparameters)
+        prior = mean_step(self.blocks, prior)
         for _ in range(config.EM_FINAL):
             prior = m_step(prior, e_step(self.blocks, prior), hyperparameters)
         return prior
@@ -93,16 +72,19 @@ def fit_em(store: RowStore, start: Prior | None, hyperparameters: Hyperparameter
     """Fit a prior to the rows of all tasks by EM, from ``start`` or from a vague prior on.
 
     The E-step finds every task's posterior under the prior, the M-step the covariance and the
-    noise that these posteriors suggest. The fit shrinks as little as any candidate does. So it
-    goes on learning what tasks share while a prior that shrinks more is in use.
+    noise that these posteriors suggest. The mean has a step of its own, before and after them. The
+    fit shrinks as little as any candidate does. So it goes on learning what tasks share while a
+    prior that shrinks more is in use.
     """
     least = hyperparameters._replace(shrinkage_pseudo_tasks=config.SHRINKAGE_PSEUDO_TASKS[0])
     coordinates = Coordinates.of(store)
     prior = Prior.vague(store) if start is None else start.in_coordinates(coordinates)
     slots = busiest_slots(store, coordinates.dim)
     blocks = list(task_blocks(store, slots, coordinates))
+    prior = mean_step(blocks, prior)
     for _ in range(_iterations(blocks, len(slots), coordinates.dim)):
         prior = m_step(prior, e_step(blocks, prior), least)
+    prior = mean_step(blocks, prior)
     moment = _feature_second_moment(blocks, store.count(slots))
     prior = replace(prior, feature_second_moment=moment)
     return EMFit(prior, e_step(blocks, prior), blocks)
@@ -160,15 +142,15 @@ def e_step(blocks: list[TaskBlock], prior: Prior) -> EMStatistics:
     """Return the statistics of all posteriors; MacKay's rule for the noise converges fast."""
     C, noise = prior.covariance, prior.noise
     p, T = len(C), sum(len(block.slots) for block in blocks)
-    second = T * C  # sum of E[theta theta']
+    center, second = prior.center, T * C  # the latter is the sum of E[theta theta'], centred
     pull = weight = 0.0
     parts = []  # per task: rows, effective parameters, squared residuals, squared rewards
     for block in blocks:
         Z, one = block.features, block.features[..., -1]
-        y = block.rewards - prior.offset * one
+        y = block.rewards - Z @ center
         ZC = Z @ C
-        half = inverse_triangles(np.linalg.cholesky(_covariances(ZC, Z, noise)), lower=True)
-        A, u, ones = half @ ZC, _times(half, y), _times(half, one)  # H'H is K^-1
+        half = precision_roots(ZC, Z, noise)  # H, with H'H = K^-1
+        A, u, ones = half @ ZC, _times(half, y), _times(half, one)
         flat = A.reshape(-1, p)
         theta = np.einsum("bnp,bn->bp", A, u)
         second += theta.T @ theta - flat.T @ flat
@@ -191,21 +173,13 @@ def _robust_ratio(sums: Doubles, counts: Doubles) -> float:
 
 
 def posterior_means(block: TaskBlock, prior: Prior) -> Doubles:
-    """Return the posterior means of the tasks of a block under a prior, (b, p)."""
-    Z, y = block.features, block.rewards - prior.offset * block.features[..., -1]
+    """Return by how much posterior means of a block's tasks deviate from the prior's, (b, p)."""
+    Z, y = block.features, block.rewards - block.features @ prior.center
     ZC = Z @ prior.covariance
-    K = _covariances(ZC, Z, prior.noise)
+    K = reward_covariances(ZC, Z, prior.noise)
     return _times(ZC.transpose(0, 2, 1), np.linalg.solve(K, y[..., None])[..., 0])
 
 
 def _times(matrices: Floats, vectors: Floats) -> Doubles:
     """Return the products of matrices, (b, n, m), and vectors, (b, m)."""
     return np.asarray((matrices @ vectors[..., None])[..., 0], np.float64)
-
-
-def _covariances(ZC: Doubles, Z: Doubles, noise: float) -> Doubles:
-    """Return the covariances of the rewards, (b, n, n)."""
-    K = ZC @ Z.transpose(0, 2, 1)
-    diagonal = np.arange(K.shape[1])
-    K[:, diagonal, diagonal] += noise
-    return np.asarray(K)

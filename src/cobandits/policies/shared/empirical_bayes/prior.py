@@ -56,10 +56,11 @@ class Coordinates:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Prior:
-    """``theta ~ N(0, C)`` in some coordinates, with the offset and the noise of rewards."""
+    """``theta ~ N(m, C)`` in some coordinates, with the offset and the noise of rewards."""
 
     coordinates: Coordinates
     covariance: Doubles  # C, (p, p)
+    mean: Doubles  # m, (p,), without the offset; 0 where tasks have no mean in common
     offset: float  # expected reward before features are known
     noise: float  # variance of the noise
     feature_second_moment: Doubles  # (p, p), of the features in these coordinates
@@ -77,6 +78,7 @@ class Prior:
         return cls(
             coordinates=coordinates,
             covariance=np.eye(p) * variance / p,
+            mean=np.zeros(p),
             offset=float(offset),
             noise=config.FIRST_NOISE * variance,
             feature_second_moment=np.eye(p),
@@ -85,7 +87,21 @@ class Prior:
     def in_coordinates(self, coordinates: Coordinates) -> Prior:
         """Return the same prior in other coordinates."""
         M = np.linalg.lstsq(coordinates.matrix, self.coordinates.matrix, rcond=None)[0]
-        return replace(self, coordinates=coordinates, covariance=M @ self.covariance @ M.T)
+        return replace(
+            self, coordinates=coordinates, covariance=M @ self.covariance @ M.T, mean=M @ self.mean
+        )
+
+    @property
+    def center(self) -> Doubles:
+        """The mean with the offset, (p,)."""
+        total = self.mean.copy()
+        total[-1] += self.offset
+        return total
+
+    @property
+    def theta(self) -> Doubles:
+        """The expected theta of a task, with its intercept, (d + 1,)."""
+        return np.asarray(self.coordinates.matrix @ self.center)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -145,6 +161,7 @@ class DecomposedPrior(Prior):
         arrays = {
             "coordinates": self.coordinates.matrix,
             "covariance": self.covariance,
+            "mean": self.mean,
             "variances": self.variances,
             "vectors": self.vectors,
             "feature_second_moment": self.feature_second_moment,
@@ -159,6 +176,7 @@ class DecomposedPrior(Prior):
         return cls(
             coordinates=Coordinates(matrix=matrix),
             covariance=reader.doubles("covariance", square),
+            mean=reader.doubles("mean", square[:1]),
             offset=reader.number("offset"),
             noise=reader.variance("noise"),
             feature_second_moment=reader.doubles("feature_second_moment", square),

@@ -91,7 +91,7 @@ class HyperparameterSelector:
         arrays = {"errors": self.errors, "thetas": self.thetas, "places": self.places}
         numbers: Header = {"hyperparameters": self.hyperparameters._asdict()}
         if self.prior is not None:
-            arrays["covariance"] = self.prior.covariance
+            arrays |= {"covariance": self.prior.covariance, "mean": self.prior.mean}
             numbers |= {"offset": self.prior.offset, "noise": self.prior.noise}
         return Part(numbers, arrays)
 
@@ -121,6 +121,7 @@ class HyperparameterSelector:
         least_shrunken = replace(
             prior,
             covariance=reader.doubles("covariance", prior.covariance.shape),
+            mean=reader.doubles("mean", prior.mean.shape),
             offset=reader.number("offset"),
             noise=reader.variance("noise"),
         )
@@ -152,6 +153,4 @@ def _thetas(fit: EMFit, candidate: Hyperparameters) -> Doubles:
     """Return the thetas with intercept that a candidate would have learned, (place, d + 1)."""
     prior = m_step(fit.prior, fit.statistics, candidate)
     coordinates = np.concatenate([posterior_means(block, prior) for block in fit.blocks])
-    thetas = coordinates @ prior.coordinates.matrix.T
-    thetas[:, -1] += prior.offset
-    return np.asarray(thetas)
+    return np.asarray(coordinates @ prior.coordinates.matrix.T + prior.theta)
