@@ -40,6 +40,6 @@ def stored(Phi: Floats, y: Floats) -> RowStore:
 
 
 def normal_equations(Z: Floats, y: Floats, prior: Prior) -> tuple[Floats, Floats]:
-    """Return the posterior mean and covariance of a task, by its normal equations."""
+    """Return the posterior mean, less the prior mean, and covariance by normal equations."""
     P = np.linalg.inv(np.linalg.inv(prior.covariance) + Z.T @ Z / prior.noise)
-    return P @ Z.T @ (y - prior.offset) / prior.noise, P
+    return P @ Z.T @ (y - Z @ prior.center) / prior.noise, P

@@ -61,6 +61,7 @@ def some_prior(F: Doubles, seed: int = 3) -> DecomposedPrior:
     prior = Prior(
         coordinates=coordinates,
         covariance=root @ root.T,
+        mean=np.linspace(-1.0, 1.0, DIM + 1),
         offset=0.7,
         noise=0.4,
         feature_second_moment=Z.T @ Z / len(Z),
@@ -69,8 +70,9 @@ def some_prior(F: Doubles, seed: int = 3) -> DecomposedPrior:
 
 
 def posterior(prior: Prior, F: Doubles) -> tuple[Doubles, Doubles]:
-    """Return a task's mean and covariance in the prior's coordinates, by normal equations."""
-    Z, y = F[:, :-1] @ prior.coordinates.matrix, F[:, -1] - prior.offset
+    """Return a task's mean, less the prior's, and covariance in its coordinates, by definition."""
+    Z = F[:, :-1] @ prior.coordinates.matrix
+    y = F[:, -1] - Z @ prior.center
     P = np.linalg.inv(np.linalg.inv(prior.covariance) + Z.T @ Z / prior.noise)
     return np.asarray(P @ Z.T @ y / prior.noise), np.asarray(P)
 
@@ -130,6 +132,7 @@ def wide_prior(d: int = 18, rank: int = 2, seed: int = 2) -> DecomposedPrior:
     prior = Prior(
         coordinates=Coordinates(matrix=matrix),
         covariance=vectors * variances @ vectors.T,
+        mean=np.linspace(-0.5, 0.5, p),
         offset=0.7,
         noise=0.25,
         feature_second_moment=Z.T @ Z / len(Z),
@@ -164,9 +167,8 @@ def reduced(d: int = 18, n: int = 120, rank: int = 2) -> tuple[TaskPosteriors, C
 
 def residual_parts(posteriors: TaskPosteriors) -> Doubles:
     """Return the parts of all thetas that rewards do not move, (T, d + 1)."""
-    parts = posteriors.thetas - posteriors.weights.means @ posteriors.directions
-    parts[:, -1] -= posteriors.prior.offset
-    return np.asarray(parts)
+    moved = posteriors.weights.means @ posteriors.directions
+    return np.asarray(posteriors.thetas - posteriors.prior.theta - moved)
 
 
 def covariance(posteriors: TaskPosteriors, task: int) -> Doubles:

@@ -109,6 +109,8 @@ def changed(prior: DecomposedPrior, F: Doubles, what: str) -> DecomposedPrior:
     """Return another prior."""
     if what == "offset":
         return replace(prior, offset=-1.2)
+    if what == "mean":
+        return replace(prior, mean=prior.mean[::-1].copy())
     if what == "noise":
         return replace(prior, noise=1.1)
     if what == "covariance":
@@ -120,7 +122,7 @@ def changed(prior: DecomposedPrior, F: Doubles, what: str) -> DecomposedPrior:
     return prior
 
 
-PRIORS = ["nothing", "offset", "noise", "covariance", "coordinates"]
+PRIORS = ["nothing", "offset", "mean", "noise", "covariance", "coordinates"]
 
 
 @pytest.mark.parametrize("what", PRIORS)
@@ -138,13 +140,13 @@ def test_dropped_tasks_get_the_posteriors_that_their_rows_would_have_given(
     A = prior.coordinates.matrix
     for t in range(N_TASKS):
         mean, P = posterior(prior, F[tasks == t])
-        theta = A @ mean + prior.offset * np.eye(5)[-1]
+        theta = A @ mean + prior.theta
         np.testing.assert_allclose(after.thetas[t], theta, rtol=1e-8, atol=1e-8)
         S = after.directions.T @ covariance(after, t) @ after.directions
         np.testing.assert_allclose(S, A @ P @ A.T, rtol=1e-8, atol=1e-8)
     np.testing.assert_allclose(after.noises, prior.noise, rtol=1e-12)
     check_same(after, learned_in_turn(prior, tasks, F), rtol=1e-8)
-    np.testing.assert_array_equal(after.thetas[N_TASKS - 1], [0, 0, 0, 0, prior.offset])
+    np.testing.assert_array_equal(after.thetas[N_TASKS - 1], prior.theta)
 
 
 def test_posteriors_that_were_carried_over_go_on_learning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,6 +237,7 @@ def _rotated(rng: np.random.Generator, d: int, X: Doubles, angle: float) -> Deco
         Prior(
             coordinates=Coordinates(matrix=np.eye(d + 1)),
             covariance=turn * variances @ turn.T,
+            mean=np.zeros(d + 1),
             offset=0.0,
             noise=0.09,
             feature_second_moment=X.T @ X / len(X),

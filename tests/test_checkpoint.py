@@ -172,10 +172,10 @@ def names() -> list[str]:
     parts = {
         "state": "counts full_counts",
         "store": "tasks sizes owners rows",
-        "selector": "errors thetas places covariance",
+        "selector": "errors thetas places covariance mean",
         "drift": "baseline",
         "pending": "tasks rows squares expected",
-        "prior": "coordinates covariance variances vectors feature_second_moment",
+        "prior": "coordinates covariance mean variances vectors feature_second_moment",
         "posteriors": "directions thetas noises means roots log_volumes",
         "estimate": "basis weights",
     }
@@ -288,7 +288,7 @@ LEAST_NOISE = r"in noises, the least is 0\.\d+, above 0"
         ("posteriors.directions", lambda a: a[:0], "0 directions, there are 5"),
         ("posteriors.noises", lambda a: spoiled(a, 0.0), rf"0.0 {LEAST_NOISE}"),
         ("posteriors.noises", lambda a: spoiled(a, -1.0), rf"-1.0 {LEAST_NOISE}"),
-        ("posteriors.noises", lambda a: 1e-3 * a, rf"\de-05 {LEAST_NOISE}"),
+        ("posteriors.noises", lambda a: 1e-6 * a, rf"\de-0\d {LEAST_NOISE}"),
         ("pending.tasks", lambda a: spoiled(a, TASKS), "5 in pending.tasks, which are below 5"),
         ("pending.tasks", lambda a: spoiled(a, -1), "-1 in pending.tasks, the least is 0"),
         ("pending.tasks", lambda a: a[1:], "pending.(rows|squares) of shape"),

@@ -154,8 +154,17 @@ def test_the_first_error_that_is_not_0_sets_the_baseline() -> None:
     detector = after(DriftDetector.fresh(2), np.zeros(40), np.ones(40))
     detector = after(detector, np.array([0.0, 100.0]), np.ones(2))
     assert 0 < detector.evidence < 10
-    np.testing.assert_allclose(detector.baseline, 100 / 42)
+    np.testing.assert_allclose(detector.baseline, [100 / 42, 16 / 42])
     assert not after(detector, np.full(100, 0.01), np.ones(100)).evidence
+
+
+def test_a_change_is_noticed_soon_after_the_model_was_overconfident() -> None:
+    """Its noise may be taken for next to nothing for a while, until the next refit."""
+    detector = after(DriftDetector.fresh(20), np.ones(100), np.ones(100))
+    detector = after(detector, np.ones(100), np.full(100, 1e-9))
+    assert not detector.evidence
+    detector = after(detector, np.ones(400), np.ones(400))
+    assert after(detector, np.full(40, 50.0), np.ones(40)).raised
 
 
 @pytest.mark.parametrize(("n_active", "raises"), [(1, True), (2, False), (4, False), (50, False)])

@@ -54,7 +54,7 @@ def likelihood(prior: Prior, Phi: Floats, y: Floats) -> float:
     C, total = in_features(prior), 0.0
     for X, v in zip(rows(Phi, y)[..., :-1], y, strict=True):
         cov = X @ C @ X.T + prior.noise * np.eye(len(X))
-        total += float(multivariate_normal(mean=np.full(len(v), prior.offset), cov=cov).logpdf(v))
+        total += float(multivariate_normal(mean=X @ prior.theta, cov=cov).logpdf(v))
     return total
 
 
@@ -65,6 +65,7 @@ def some_prior(store: RowStore, seed: int = 3) -> Prior:
     return Prior(
         coordinates=coordinates,
         covariance=root @ root.T,
+        mean=np.linspace(-1.0, 1.0, coordinates.dim),
         offset=0.7,
         noise=0.4,
         feature_second_moment=np.eye(coordinates.dim),
@@ -275,7 +276,8 @@ def test_the_offset_is_that_of_generalised_least_squares() -> None:
     C, above, below = in_features(prior), 0.0, 0.0
     for X, v in zip(rows(Phi, y)[..., :-1], y, strict=True):
         K = X @ C @ X.T + prior.noise * np.eye(4)
-        above, below = above + np.linalg.solve(K, v).sum(), below + np.linalg.inv(K).sum()
+        above += np.linalg.solve(K, v - X @ prior.coordinates.matrix @ prior.mean).sum()
+        below += np.linalg.inv(K).sum()
     offset = e_step(held, prior).offset
     assert offset == pytest.approx(above / below, rel=1e-9)
     best = likelihood(replace(prior, offset=offset), Phi, y)
@@ -289,18 +291,19 @@ def test_the_e_step_agrees_with_normal_equations() -> None:
     store = stored(Phi, y)
     prior = some_prior(store)
     held = list(task_blocks(store, np.arange(8), prior.coordinates))
-    second, error, free = np.zeros((6, 6)), 0.0, 0.0
+    second, error, squares, free = np.zeros((6, 6)), 0.0, 0.0, 0.0
     for t, X in enumerate(rows(Phi, y)[..., :-1]):
         Z = X @ prior.coordinates.matrix
         theta, P = normal_equations(Z, y[t], prior)
         np.testing.assert_allclose(posterior_means(held[0], prior)[t], theta, rtol=1e-7, atol=1e-9)
         second += (np.outer(theta, theta) + P) / 8
-        error += float(((y[t] - prior.offset - Z @ theta) ** 2).sum())
+        error += float(((y[t] - Z @ prior.center - Z @ theta) ** 2).sum())
+        squares += float(((y[t] - Z @ prior.center) ** 2).sum())
         free += 4 - float(np.trace(Z @ P @ Z.T)) / prior.noise
     statistics = e_step(held, prior)
     np.testing.assert_allclose(statistics.second_moment, second, rtol=1e-7, atol=1e-9)
     assert statistics.noise == pytest.approx(error / free, rel=1e-7)
-    assert statistics.reward_variance == pytest.approx(np.mean((y - prior.offset) ** 2))
+    assert statistics.reward_variance == pytest.approx(squares / y.size)
     assert statistics.n_tasks == 8
 
 

@@ -39,7 +39,7 @@ def typical(n: int, rng: np.random.Generator) -> Floats:
     return np.column_stack([rng.standard_normal((n, D)) @ mixing + MEAN, np.ones(n)])
 
 
-def constructed(rank: int = 2) -> tuple[DecomposedPrior, Floats]:
+def constructed(rank: int = 2, mean: float = 0.0) -> tuple[DecomposedPrior, Floats]:
     """Return a prior with so many wide directions, and the typical arms that it has seen."""
     rng = np.random.default_rng(0)
     arms = typical(200_000, rng)
@@ -51,6 +51,7 @@ def constructed(rank: int = 2) -> tuple[DecomposedPrior, Floats]:
     prior = Prior(
         coordinates=Coordinates(matrix=matrix),
         covariance=vectors * variances @ vectors.T,
+        mean=mean * np.array([0.3, -0.2, 0.1, 0.4, 0.0]),
         offset=0.7,
         noise=0.25,
         feature_second_moment=Z.T @ Z / len(Z),
@@ -73,11 +74,11 @@ def taught(prior: DecomposedPrior, counts: list[int]) -> tuple[TaskPosteriors, N
 
 
 def split(prior: DecomposedPrior, theta: Floats) -> tuple[Floats, Floats]:
-    """Split a theta of features and intercept by its directions in the prior's coordinates."""
+    """Split a theta of features and intercept into what is shared, with the mean, and the rest."""
     values, vectors = np.linalg.eigh(prior.covariance)
     wide = vectors[:, values > 10 * np.median(values)]
-    inner = np.linalg.solve(prior.coordinates.matrix, theta - prior.offset * np.eye(D + 1)[-1])
-    shared = prior.coordinates.matrix @ wide @ wide.T @ inner
+    inner = np.linalg.solve(prior.coordinates.matrix, theta - prior.theta)
+    shared = prior.coordinates.matrix @ (wide @ wide.T @ inner + prior.mean)
     own = prior.coordinates.matrix @ (inner - wide @ wide.T @ inner)
     return shared, own
 
@@ -95,9 +96,10 @@ def played(*, unrelated: bool, n_tasks: int = 60) -> Shared:
     return policy
 
 
+@pytest.mark.parametrize("mean", [0.0, 1.0])
 @pytest.mark.parametrize("rank", [0, 1, 2])
-def test_shares_are_those_of_variances_over_drawn_arms(rank: int) -> None:
-    prior, arms = constructed(rank)
+def test_shares_are_those_of_variances_over_drawn_arms(rank: int, mean: float) -> None:
+    prior, arms = constructed(rank, mean)
     posteriors, counts = taught(prior, [3, 8, 1, 5, 30, 2])
     for task in range(T):
         parts = [np.var(arms @ part) for part in split(prior, posteriors.thetas[task])]
@@ -305,6 +307,7 @@ def test_a_feature_that_is_the_same_for_all_arms_predicts_nothing(value: float) 
     prior = Prior(
         coordinates=Coordinates(matrix=np.eye(D + 1)),
         covariance=np.diag([5.0, 3.0, 0.1, 0.1, 0.1]),
+        mean=np.zeros(D + 1),
         offset=0.7,
         noise=0.25,
         feature_second_moment=arms.T @ arms / len(arms),

@@ -113,8 +113,7 @@ def test_every_candidate_predicts_with_the_thetas_that_it_would_have_had() -> No
         prior = m_step(fit.prior, fit.statistics, candidate)
         for t, F in enumerate(rows(Phi, y + 2)):
             theta, _ = normal_equations(F[:, :-1] @ prior.coordinates.matrix, y[t] + 2, prior)
-            features = prior.coordinates.matrix @ theta
-            features[-1] += prior.offset
+            features = prior.coordinates.matrix @ theta + prior.theta
             held = selector.thetas[selector.places[t], candidates(used).index(candidate)]
             np.testing.assert_allclose(held, features, rtol=1e-6, atol=1e-8)
             if t == 3:
@@ -158,8 +157,8 @@ def errors_of_theta(prior: Prior, store: RowStore, Theta: Floats) -> float:
     total = 0.0
     for block in task_blocks(store, np.arange(Theta.shape[1]), prior.coordinates):
         theta = posterior_means(block, prior) @ prior.coordinates.matrix.T
+        theta += prior.theta
         theta[:, :-1] -= Theta.T[block.slots]
-        theta[:, -1] += prior.offset
         total += float((theta**2).sum())
     return total
 

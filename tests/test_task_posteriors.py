@@ -60,9 +60,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool
 def textbook(prior: Prior, F: Doubles) -> tuple[Doubles, Doubles]:
     """Return a task's theta and its covariance, both with the intercept, by normal equations."""
     A, (mean, P) = prior.coordinates.matrix, posterior(prior, F)
-    theta = A @ mean
-    theta[-1] += prior.offset
-    return np.asarray(theta, np.float64), np.asarray(A @ P @ A.T, np.float64)
+    return np.asarray(A @ mean + prior.theta, np.float64), np.asarray(A @ P @ A.T, np.float64)
 
 
 @pytest.mark.parametrize("n", [30, 300])
@@ -117,9 +115,10 @@ def test_beliefs_and_predicted_errors_agree_with_normal_equations() -> None:
 
 def test_a_task_without_rewards_has_the_prior() -> None:
     tasks, F = late_tasks()
-    posteriors = TaskPosteriors.of(stored(tasks, F), some_prior(F))
-    np.testing.assert_array_equal(posteriors.thetas[N_TASKS - 1], [0, 0, 0, 0, 0.7])
-    assert (posteriors.thetas[0] != 0).all()
+    prior = some_prior(F)
+    posteriors = TaskPosteriors.of(stored(tasks, F), prior)
+    np.testing.assert_array_equal(posteriors.thetas[N_TASKS - 1], prior.theta)
+    assert (posteriors.thetas[0] != prior.theta).all()
 
 
 def test_rows_that_are_refused_change_nothing(way: bool) -> None:
@@ -142,6 +141,7 @@ def test_posteriors_have_as_many_directions_as_memory_suffices_for(
     prior = Prior(
         coordinates=Coordinates(matrix=np.eye(101)),
         covariance=np.eye(101),
+        mean=np.zeros(101),
         offset=0.0,
         noise=1.0,
         feature_second_moment=np.eye(101),
@@ -215,7 +215,7 @@ def test_thetas_from_rows_have_all_directions_though_rewards_move_few(n: int, ra
     inner, outer, H, M = split_features(prior, q)
     for t in range(6):
         mean, P = posterior(prior, F[tasks == t])
-        theta = A @ mean + prior.offset * np.eye(19)[-1]
+        theta = A @ mean + prior.theta
         np.testing.assert_allclose(posteriors.thetas[t], theta, rtol=1e-7, atol=1e-8)
         unknown = np.trace(M @ outer.T @ P @ outer)
         assert posteriors.noises[t] == pytest.approx(prior.noise + unknown, rel=1e-8)

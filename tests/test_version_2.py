@@ -61,7 +61,9 @@ def test_no_array_is_lost_or_changed(name: str) -> None:
     for key, values in arrays.items():
         assert (values.dtype, values.shape, values.tobytes()) in held, key
     assert now.arrays["store.dropped"].tolist() == np.flatnonzero(slots == -2).tolist()
-    assert len(now.arrays) == len(arrays) + 1
+    assert not now.arrays["prior.mean"].any()
+    assert not now.arrays["selector.mean"].any()
+    assert len(now.arrays) == len(arrays) + 3
     assert now.header["version"] == 3
     assert now.header["setting"] == header["setting"]
     assert now.header["prior"] == header["prior"]

@@ -194,7 +194,10 @@ Lower values detect a change a few rewards earlier.
 """
 
 DRIFT_CAP = 16.0
-"""Squared error over its baseline at which each error is capped: no outlier is a change."""
+"""Squared error over its baseline at which each error is capped: no outlier is a change.
+
+In the baseline itself, also the ratio of a squared error to the expected one at which it is capped.
+"""
 
 DRIFT_TASKS, DRIFT_TASK_SHARE = 4, 1.01
 """Tasks that it takes to raise the alarm, and the most that one adds, over an equal share."""

@@ -27,8 +27,9 @@ class DriftDetector:
     its square to the variance that the model predicts. So neither new tasks raise the alarm, whose
     errors are large but expected, nor does an overconfident model. It takes four tasks to raise
     it, or all where fewer are active. The baseline is a running mean, in which outliers are
-    capped. Only the first error that is not 0 is not: where clicks are rare, all rewards before
-    the first click are 0, and predicted to be.
+    capped, and ratios too, since an overconfident prior is soon replaced. Only the first error that
+    is not 0 is not capped: where clicks are rare, all rewards before the first click are 0, and
+    predicted to be.
     """
 
     memory: int  # rewards that the baseline averages, at most
@@ -58,7 +59,7 @@ class DriftDetector:
             larger = config.DRIFT_CAP * np.minimum(capped / most, capped_ratios / most_ratio)
             weighed = self._weighed(tasks, _log_ratios(larger), n_active)
             squares = capped if usual > 0 else squares
-            ratios = capped_ratios if usual_ratio > 0 else ratios
+        ratios = np.minimum(ratios, config.DRIFT_CAP)
         m = len(squares)
         weight = m / (min(self.rows, self.memory) + m)
         now = np.array([squares.sum(), ratios.sum()]) / m

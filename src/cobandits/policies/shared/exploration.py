@@ -57,7 +57,9 @@ def known_ratio(n_directions: int) -> int:
 def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
     """Return the share of each arm's variance to sample with, (m, K), where learning pays.
 
-    A task without rewards is sampled in full, and so is every arm while all rewards are equal.
+    A task without rewards takes the best arm for the mean of all tasks, and samples arms that are
+    equally good for it, as all are where there is no mean. While all rewards are equal, every arm
+    is sampled.
     After n rewards of a task an arm is sampled if two things hold. Of its prior variance more than
     ``known_ratio / n`` is left, which is never so before the ``known_ratio``-th reward. And its
     expected improvement on the best arm, n times, exceeds the expected loss of trying it once.
@@ -77,7 +79,8 @@ def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
     most = np.maximum(best, experience.highest - experience.intercepts[:, None])
     std = np.sqrt(sure * variances)
     gains = _expected_improvement(values, std, best) - _expected_improvement(values, std, most)
-    worth = np.maximum(n, 1) * gains > best - values
+    equal = (values == best) & (np.count_nonzero(values == best, axis=1, keepdims=True) > 1)
+    worth = np.where(n == 0, equal, n * gains > best - values)
     return np.asarray(sure * worth * np.maximum(0, 1 - known / variances))
 
 

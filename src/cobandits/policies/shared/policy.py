@@ -44,6 +44,7 @@ class Shared(Policy):
 
     A task's theta is updated after every reward. The prior is learned again from all rewards
     whenever their number has grown by a quarter. No rank, ridge or horizon is needed.
+    A task without rewards is predicted by the mean that all tasks have in common, if they have one.
     Where tasks have nothing in common, the prior has no preferred direction, and each task is
     a ridge regression of its own. How much is shared is decided by the errors in predicting
     rewards before they are learned. An intercept is learned too.
