@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from cobandits.cli.output import number
 from cobandits.diagnostics import Sharing, Spectrum
+from cobandits.diagnostics.verdict import MODELS
 from cobandits.estimate import Estimate
 from cobandits.frames import INTERCEPT
 from cobandits.tasks import TaskRows
 
 __all__ = ["Findings", "doubts"]
 
-_NAMES = ("shared", "independent", "pooled")
 _SHOWN_VALUES = 10  # singular values that are shown
 
 
@@ -48,8 +48,9 @@ class Findings:
             "ridge": self.ridge,
             "singular_values": self.spectrum.singular_values.tolist(),
             "noise_std": self.spectrum.noise_std,
-            "r_squared": sharing and {name: sharing.r_squared(name) for name in _NAMES},
+            "r_squared": sharing and {name: sharing.r_squared(name) for name in MODELS},
             "verdict": sharing and sharing.verdict,
+            "best": sharing and sharing.best,
             "helps": sharing and sharing.helps,
             "hurts": sharing and sharing.hurts,
             "gaining": sharing and _gains(sharing, sharing.gaining),
@@ -99,9 +100,9 @@ def _many(count: int, word: str) -> str:
 
 
 def _held_out(sharing: Sharing) -> list[tuple[str, str]]:
-    scores = ", ".join(f"{name} {number(sharing.r_squared(name))}" for name in _NAMES)
+    scores = ", ".join(f"{name} {number(sharing.r_squared(name))}" for name in MODELS)
     return [
-        ("held-out R^2", f"{scores} (0: each task's own mean)"),
+        ("held-out R^2", f"{scores} (0: each task's own mean, shrunken)"),
         ("verdict", sharing.verdict),
         ("tasks gaining", sharing.named(sharing.gaining)),
         ("tasks losing", sharing.named(sharing.losing)),
