@@ -44,6 +44,8 @@ EXCEPTIONS = {
     "tracenorm": Promise(shares=False, full_rank=False, alone=False, redundant=False),
     # A task alone needs as many rows as features.
     "independent": Promise(shares=False, starts=False),
+    # Its own variances are chosen from noise; without them it is a task alone.
+    "common": Promise(shares=False, starts=False),
     # One theta for all tasks cannot be that of each.
     "pooled": Promise(shares=False, full_rank=False, redundant=False, starts=False),
 }

@@ -22,11 +22,13 @@ from cobandits.cli.comparison import Comparison
 from cobandits.cli.comparison import Run as ComparedRun
 from cobandits.cli.tables import print_comparison
 from cobandits.diagnostics import sharing
+from cobandits.diagnostics.verdict import MODELS
 from cobandits.environments import Synthetic
 from cobandits.estimate import Estimate, Status
-from cobandits.estimators import LowRank, available, make
+from cobandits.estimators import CommonMean, Estimator, LowRank, Pooled, available, make
 from cobandits.metrics import relative_error
 from cobandits.progress import ProgressBar
+from cobandits.schema import Schema
 from cobandits.tasks import TaskRows
 from tests.commands import Result, Run, command_line
 from tests.support import drawn, optimum_near_truth
@@ -298,22 +300,104 @@ def test_what_is_held_out_checks_the_fit_that_is_written(
     result = run("fit", rows, *COLUMNS, "--ridge", ridge, "--seed", 3, "-o", model, "--json")
     tasks = TaskRows.from_file(rows, task="city", reward="clicks", intercept=True)
     report = sharing(tasks, ridge=ridge, rng=3)
-    expected = {name: report.r_squared(name) for name in report.squared_errors}
+    expected = {name: report.r_squared(name) for name in MODELS}
     assert result.records[0]["r_squared"] == pytest.approx(expected)
     assert np.allclose(Estimate.load(model).theta, LowRank(ridge=ridge).fit(tasks).theta)
 
 
-def test_constant_and_duplicate_columns_are_warned_of(run: Run, tmp_path: Path) -> None:
+def mixed(n_rows: int = 12) -> pl.DataFrame:
+    """The towns with text, dates, flags and missing cells, and rewards that depend on them."""
+    frame, rng = table(n_rows=n_rows, noise=0.1), np.random.default_rng(1)
+    n = len(frame)
+    kinds, gaps = rng.choice(["tea", "cola", "milk"], n), rng.random(n) < 0.2
+    days = pl.Series([f"2025-{m:02d}-{d:02d}" for m, d in rng.integers(1, 13, (n, 2))])
+    clicks = frame["clicks"].to_numpy() + 5.0 * (kinds == "tea")
+    return frame.with_columns(
+        pl.Series("kind", kinds),
+        pl.Series("day", days),
+        pl.Series("weekend", rng.random(n) < 0.3),
+        clicks=pl.Series([None, *clicks[1:].tolist()]),
+        b=pl.when(pl.Series(gaps)).then(None).otherwise(pl.col("b")),
+    )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_ordinary_tables_are_encoded_and_told(run: Run, tmp_path: Path, suffix: str) -> None:
+    frame, path, model = mixed(), tmp_path / f"rows.{suffix}", tmp_path / "model"
+    (frame.write_csv if suffix == "csv" else frame.write_parquet)(path)
+    result = run("fit", path, *COLUMNS, "--rank", 1, "-o", model)
+    assert result.code == 0
+    assert result.err == ""
+    assert (
+        "columns       numbers a, b, c; categories kind (3 values); dates day; flags weekend; "
+        in (result.out)
+    )
+    assert "columns       1 row with no clicks left out" in result.out
+    estimate = Estimate.load(model)
+    assert estimate.task_name == "city"
+    names = estimate.feature_names
+    assert names is not None
+    assert {"kind=tea", "b is missing", "day trend", "weekend", "(intercept)"} <= set(names)
+    raw = frame.filter(pl.col("clicks").is_not_null()).drop("clicks")
+    predicted = estimate.predict(raw, raw["city"].to_list())
+    one_by_one = [estimate.predict(raw[i : i + 1], [raw["city"][i]])[0] for i in range(5)]
+    assert np.allclose(predicted[:5], one_by_one)
+    direct = Schema.infer(raw.drop("city")).encode(raw)
+    again = estimate.predict(np.column_stack([direct, np.ones(len(raw))]), raw["city"].to_list())
+    assert np.allclose(predicted, again)
+
+
+def test_options_for_columns(run: Run, tmp_path: Path) -> None:
+    path, model = tmp_path / "rows.parquet", tmp_path / "model"
+    mixed().with_columns(size=pl.int_range(pl.len()) % 3).write_parquet(path)
+    command = ("fit", path, *COLUMNS, "--rank", 1, "-o", model, "--json")
+    (dropped,) = run(*command, "--missing", "drop", "--categorical", "size").records
+    assert dropped["rows"] < 59
+    assert "b is missing" not in dropped["features"]
+    assert "size=2" in dropped["features"]
+    (filled,) = run(*command, "--missing", "mean", "--standardise").records
+    assert filled["rows"] == 59
+    assert "b is missing" not in filled["features"]
+    schema = Estimate.load(model).schema
+    assert schema is not None
+    kept = mixed()[1:]
+    assert schema.encode(kept.with_columns(size=0))[:, 0] == pytest.approx(
+        (kept["a"].to_numpy() - kept["a"].mean()) / kept["a"].to_numpy().std()
+    )
+    refused(run(*command, "--missing", "some"), ["missing must be one of drop, indicator, mean"])
+    refused(run(*command, "--dates", "kind"), ["kind: expected a date, got"])
+
+
+@pytest.mark.parametrize(
+    ("model", "estimator"),
+    [
+        ("common", CommonMean()),
+        ("pooled", Pooled()),
+        ("independent", CommonMean(mean="constant")),
+    ],
+)
+def test_the_model_that_the_verdict_names_can_be_written(
+    run: Run, rows: Path, tmp_path: Path, model: str, estimator: Estimator
+) -> None:
+    path = tmp_path / "model"
+    result = run("fit", rows, *COLUMNS, "--model", model, "-o", path)
+    assert f"model         {type(estimator).__name__}" in result.out
+    tasks = TaskRows.from_file(rows, task="city", reward="clicks", intercept=True)
+    assert np.allclose(Estimate.load(path).theta, estimator.fit(tasks).theta)
+    refused(run("fit", rows, *COLUMNS, "--model", "best", "-o", path), ["no model 'best'"])
+
+
+def test_duplicate_columns_are_warned_of_and_constant_ones_left_out(
+    run: Run, tmp_path: Path
+) -> None:
     path = tmp_path / "rows.csv"
     table(noise=0.1).with_columns(pl.lit(3.0).alias("flat"), twin=pl.col("b")).write_csv(path)
     result = run("fit", path, *COLUMNS, "--rank", 1, "-o", tmp_path / "model", "--json")
     assert result.code == 0
     warnings = result.records[0]["warnings"]
     assert isinstance(warnings, list)
-    assert [w.split(";")[0] for w in warnings] == [
-        "constant columns: flat",
-        "duplicate columns: b = twin",
-    ]
+    assert [w.split(";")[0] for w in warnings] == ["duplicate columns: b = twin"]
+    assert "left out flat (constant)" in result.records[0]["columns"][0]
 
 
 def test_rewards_of_0_and_1_are_warned_of(run: Run, tmp_path: Path) -> None:
@@ -361,13 +445,13 @@ def test_pictures_of_a_fit_are_written(run: Run, rows: Path, tmp_path: Path) -> 
     )
 
 
-def spoil_nan(frame: pl.DataFrame, path: Path) -> None:
-    spoilt = pl.when(pl.int_range(pl.len()) == 7).then(float("nan")).otherwise(pl.col("b"))
+def spoil_infinite(frame: pl.DataFrame, path: Path) -> None:
+    spoilt = pl.when(pl.int_range(pl.len()) == 7).then(float("inf")).otherwise(pl.col("b"))
     frame.with_columns(b=spoilt).write_parquet(path)
 
 
-def spoil_text(frame: pl.DataFrame, path: Path) -> None:
-    frame.with_columns(pl.lit("x").alias("note")).write_parquet(path)
+def spoil_two(frame: pl.DataFrame, path: Path) -> None:
+    spoil_infinite(frame.with_columns(pl.lit("many").alias("clicks")), path)
 
 
 def spoil_rewards(frame: pl.DataFrame, path: Path) -> None:
@@ -390,8 +474,8 @@ def spoil_end(frame: pl.DataFrame, path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (spoil_nan, ["column b", "1 missing"]),
-        (spoil_text, ["column note holds text; drop it or name the features with --features"]),
+        (spoil_infinite, ["b: expected a finite number, got inf in row 7"]),
+        (spoil_two, ["column clicks holds text", "b: expected a finite number"]),
         (spoil_rewards, ["column clicks holds text; rewards must be numbers"]),
         (spoil_rows, ["no rows"]),
         (spoil_labels, ["timedelta", "strings"]),

@@ -304,7 +304,7 @@ def test_task_without_rows_gets_theta_zero_or_the_common_one(name: str) -> None:
     estimate = make(name, 2).fit(hollow)
     check_whole(estimate, hollow)
     empty = np.linalg.norm(estimate.theta[:, 5])
-    assert empty == pytest.approx(0, abs=1e-9) or name == "pooled"
+    assert empty == pytest.approx(0, abs=1e-9) or name in {"common", "pooled"}
 
 
 @every
@@ -322,7 +322,7 @@ def test_one_task_with_zero_rewards_among_others(name: str) -> None:
     rewards = np.where(tasks.owners == 4, 0.0, tasks.rewards)
     estimate = make(name, 2).fit(flat(tasks.rows, rewards, tasks.owners))
     check_whole(estimate, tasks)
-    assert np.linalg.norm(estimate.theta[:, 4]) < 1e-9 or name in {"pooled", "tracenorm"}
+    assert np.linalg.norm(estimate.theta[:, 4]) < 1e-9 or name in {"common", "pooled", "tracenorm"}
 
 
 def redundant(kind: str, rows: Floats) -> Floats:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 from cobandits.diagnostics import Sharing, sharing, spectrum
+from cobandits.diagnostics.verdict import ALL
 from cobandits.environments import Synthetic
 from cobandits.errors import ConfigurationError, DataError, RankError
-from cobandits.estimators.independent import Independent
+from cobandits.estimators.common import CommonMean
 from cobandits.estimators.lowrank import LowRank
 from cobandits.tasks import TaskRows, TaskStatistics
+from tests.tables import KINDS, constructed
 
 Floats = NDArray[np.floating]
+BETTER = "predicts better than each task's own mean by more than chance"
 
 
 def related(seed: int, n_rows: int = 12) -> TaskRows:
@@ -106,35 +111,34 @@ def test_errors_and_r_squared_match_a_plain_loop() -> None:
     tasks = related(seed=3, n_rows=9)
     report = sharing(tasks, rank=2, n_folds=3, rng=11)
     squares = _plain_loop(tasks, tasks.folds(3, np.random.default_rng(11)))
-    total = 0.0
-    for t in range(tasks.n_tasks):
-        y = tasks.rewards[tasks.owners == t]
-        total += float(np.sum((y - y.mean()) ** 2))
+    total = float(squares["mean"].sum())
+    assert set(squares) == set(report.squared_errors)
     for name, expected in squares.items():
         assert np.allclose(report.squared_errors[name], expected, rtol=1e-6)
         assert report.r_squared(name) == pytest.approx(1 - expected.sum() / total)
-    assert report.total.sum() == pytest.approx(total)
     assert report.counts.tolist() == [9] * 25
 
 
 def _plain_loop(tasks: TaskRows, folds: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
     """Return held-out squared errors by task, one fold and one task after the other."""
     X, y, owners = tasks.rows, tasks.rewards, tasks.owners
-    squares = {name: np.zeros(tasks.n_tasks) for name in ("shared", "independent", "pooled")}
+    squares = {name: np.zeros(tasks.n_tasks) for name in ALL}
     for fold in range(3):
         seen = folds != fold
-        units = np.sqrt(np.mean(X[seen] ** 2, axis=0))
-        scaled = TaskRows.from_arrays(X[seen] / units, y[seen], owners[seen])
-        penalty = Independent().choose_ridge(scaled) * np.diag(units**2)
         raw = TaskRows.from_arrays(X[seen], y[seen], owners[seen])
-        shared = LowRank(rank=2, ridge="auto").fit(raw).theta
-        together = np.linalg.lstsq(X[seen], y[seen])[0]
+        ones = TaskRows.from_arrays(np.ones((seen.sum(), 1)), y[seen], owners[seen])
+        thetas = {
+            "shared": LowRank(rank=2, ridge="auto").fit(raw).theta,
+            "common": CommonMean().fit(raw).theta,
+            "pooled": np.repeat(np.linalg.lstsq(X[seen], y[seen])[0][:, None], 25, axis=1),
+            "independent": CommonMean(mean="constant").fit(raw).theta,
+        }
+        means = CommonMean().fit(ones).theta[0]
         for t in range(tasks.n_tasks):
-            A, b = X[seen & (owners == t)], y[seen & (owners == t)]
             new = ~seen & (owners == t)
-            alone = np.linalg.solve(A.T @ A + penalty, A.T @ b)
-            for name, theta in zip(squares, (shared[:, t], alone, together), strict=True):
-                squares[name][t] += np.sum((X[new] @ theta - y[new]) ** 2)
+            for name, theta in thetas.items():
+                squares[name][t] += np.sum((X[new] @ theta[:, t] - y[new]) ** 2)
+            squares["mean"][t] += np.sum((means[t] - y[new]) ** 2)
     return squares
 
 
@@ -195,90 +199,182 @@ def test_the_same_seed_gives_the_same_report_and_progress_counts_folds() -> None
     assert one.ranks == two.ranks == (2, 2, 2)
 
 
-def test_gains_and_names_follow_from_the_errors() -> None:
-    report = Sharing(
-        labels=("a", "b", "c", "d", "e"),
-        counts=np.array([50, 50, 50, 7, 1]),
+def told(
+    shared: Sequence[float],
+    alone: Sequence[float],
+    *,
+    common: float = 30.0,
+    pooled: float = 30.0,
+    mean: float = 10.0,
+    counts: Sequence[int] = (50, 50),
+    standard_error: float = 1.0,
+) -> Sharing:
+    """Return a report with these errors per task, and standard errors of all differences."""
+    n_tasks = len(counts)
+    others = {"common": common, "pooled": pooled, "mean": mean}
+    return Sharing(
+        labels=tuple("abcdefghijkl"[:n_tasks]),
+        counts=np.array(counts),
         squared_errors={
-            "shared": np.array([1.0, 8.0, 2.0, 1.0, 0.0]),
-            "independent": np.array([4.0, 4.0, 7.0, 4.0, 0.0]),
-            "pooled": np.full(5, 9.0),
+            "shared": np.resize(np.array(shared, float), n_tasks),
+            "independent": np.resize(np.array(alone, float), n_tasks),
+            **{name: np.full(n_tasks, error) for name, error in others.items()},
         },
-        total=np.array([10.0, 10.0, 10.0, 10.0, 0.0]),
-        standard_errors=np.array([1.0, 1.0, 1.0, 1.0, np.inf]),
-        standard_error=3.0,
-        pooled_standard_error=3.0,
+        varies=np.ones(n_tasks, bool),
+        standard_errors=np.where(np.array(counts) > 1, 1.0, np.inf),
+        pair_errors=np.full((len(ALL), len(ALL)), standard_error),
         ranks=(3, 2, 2, 3),
     )
+
+
+def test_gains_and_names_follow_from_the_errors() -> None:
+    report = told([1, 8, 2, 1, 0], [4, 4, 7, 4, 0], counts=(50, 50, 50, 7, 1), standard_error=3)
     assert report.differences.tolist() == [3, -4, 5, 3, 0]
     assert report.gain.tolist() == [0.75, -1, pytest.approx(5 / 7), 0.75, 0]
     assert report.gaining == ("a", "c")  # d gains as much, but has 7 rows
     assert report.losing == ("b",)
-    assert report.helps  # 7 is over 2 * 3
-    assert report.r_squared("shared") == pytest.approx(1 - 12 / 40)
-    assert report.verdict.endswith("held-out squared error 37% below that of tasks alone")
+    assert report.r_squared("shared") == pytest.approx(1 - 12 / 50)
     named = "2 of 3 tasks with 8 rows or more: squared error lower by 75% (a), 71% (c)"
     assert report.named(report.gaining) == named
     assert report.named(report.losing).endswith("squared error higher by 100% (b)")
-    assert "held-out R^2 (0: each task's own mean): shared 0.700" in str(report)
-    with pytest.raises(ConfigurationError, match="one of shared, independent, pooled"):
+    assert "held-out R^2 (0: each task's own mean): shared 0.760" in str(report)
+    with pytest.raises(ConfigurationError, match="one of shared, common, pooled, independent"):
         report.r_squared("fast")
 
 
-def told(
-    shared: float, alone: float, pooled: float, *, counts: tuple[int, ...] = (50, 50)
-) -> Sharing:
-    """Return a report with these errors for each task, a total of 10 and standard errors of 1."""
-    n_tasks = len(counts)
-    errors = {"shared": shared, "independent": alone, "pooled": pooled}
-    return Sharing(
-        labels=tuple(range(n_tasks)),
-        counts=np.array(counts),
-        squared_errors={name: np.full(n_tasks, error) for name, error in errors.items()},
-        total=np.full(n_tasks, 10.0),
-        standard_errors=np.ones(n_tasks),
-        standard_error=1.0,
-        pooled_standard_error=1.0,
-        ranks=(1,),
-    )
+@pytest.mark.parametrize(("n_tasks", "freedom"), [(9, 9 * 50 - 1), (12, 11)])
+def test_an_interval_is_the_difference_and_its_t_quantile(n_tasks: int, freedom: int) -> None:
+    report = told([4], [8], counts=(50,) * n_tasks, standard_error=3)
+    half = float(stats.t.ppf(0.975, freedom)) * 3 / (8 * n_tasks)
+    assert report.change("shared", "independent") == pytest.approx((0.5 - half, 0.5, 0.5 + half))
 
 
-ALONE = "held-out squared error 50% {} that of tasks alone"
-MEAN = "no better than each task's own mean"
+def test_standard_errors_are_over_tasks_where_there_are_enough() -> None:
+    """Against the sandwich estimator of a mean, written out; and against a plain paired test."""
+    many, few = related(seed=3), unrelated(seed=3).select(unrelated(seed=3).owners < 6)
+    report = sharing(many, rank=2, rng=1)
+    D = report.squared_errors["common"] - report.squared_errors["shared"]
+    n, T = report.counts, len(report.counts)
+    expected = np.sqrt(T / (T - 1) * sum((D[t] - n[t] * D.sum() / n.sum()) ** 2 for t in range(T)))
+    assert report.pair_errors[0, 1] == pytest.approx(expected, rel=1e-6)
+    few = TaskRows.from_arrays(few.rows, few.rewards, few.owners)
+    report, means = sharing(few, rank=2, rng=1), []
+    folds = few.folds(5, np.random.default_rng(1))
+    pooled, own = np.empty(few.n_rows), np.empty(few.n_rows)
+    for fold in range(5):
+        held, training = folds == fold, few.select(folds != fold)
+        theta = np.linalg.lstsq(training.rows, training.rewards)[0]
+        means = CommonMean().fit(training.rewards_alone()).theta[0][few.owners[held]]
+        pooled[held] = (few.rows[held] @ theta - few.rewards[held]) ** 2
+        own[held] = (means - few.rewards[held]) ** 2
+    expected = float(stats.ttest_rel(pooled, own).statistic)
+    found = (pooled - own).sum() / report.pair_errors[ALL.index("pooled"), ALL.index("mean")]
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+HALF = "held-out squared error 50%"
+ALONE = "that of tasks alone"
 
 
 @pytest.mark.parametrize(
-    ("report", "verdict"),
+    ("report", "best", "verdict"),
     [
-        (told(4, 8, 9), f"sharing helps: {ALONE.format('below')}"),
+        (told([4], [8]), "shared", f"sharing helps: {HALF} (38% to 62%) below {ALONE}"),
         (
-            told(4, 8, 4.9),
-            f"sharing helps: {ALONE.format('below')}; one pooled model does as well",
-        ),
-        (told(4, 8, 3), f"sharing helps: {ALONE.format('below')}; one pooled model does as well"),
-        (
-            told(6, 4, 9),
-            f"sharing hurts: {ALONE.format('above')}; "
-            "try another rank, or fit the tasks one by one",
+            told([4], [8], common=4.5),
+            "common",
+            f"sharing helps: {HALF} (38% to 62%) below {ALONE}; "
+            "a common mean with own deviations does as well as the shared basis",
         ),
         (
-            told(4, 4.5, 9),
-            "sharing neither helps nor hurts by more than chance; the tasks may be fitted alone",
+            told([4], [8], common=4.5, pooled=4.1),
+            "pooled",
+            f"sharing helps: {HALF} (38% to 62%) below {ALONE}; "
+            "one pooled model does as well as the shared basis",
         ),
         (
-            told(4, 4.5, 4),
-            "sharing neither helps nor hurts by more than chance; one pooled model does as well",
+            told([6], [8], common=4),
+            "common",
+            f"sharing helps: {HALF} (38% to 62%) below {ALONE}; use a common mean with own "
+            "deviations: the shared basis is 50% (25% to 75%) above it",
         ),
-        (told(10, 20, 15), "no model predicts better than each task's own mean"),
-        (told(11, 20, 9), f"the shared model predicts {MEAN}; fit one pooled model"),
-        (told(11, 9, 20), f"the shared model predicts {MEAN}; fit the tasks one by one"),
-        (told(4, 8, 9, counts=(50,)), "there is one task: nothing to share"),
-        (told(4, 8, 9, counts=(1, 1)), "cannot be told: no task has two rows"),
+        (
+            told([9], [12], common=5, mean=10),
+            "common",
+            f"sharing helps: {HALF} (40% to 60%) below each task's own mean's; use a common "
+            "mean with own deviations: the shared basis is 80% (60% to 100%) above it",
+        ),
+        (
+            told([6], [4]),
+            "independent",
+            f"sharing hurts: {HALF} (25% to 75%) above {ALONE}; fit the tasks one by one",
+        ),
+        (
+            told([4], [4.5]),
+            "independent",
+            "sharing neither helps nor hurts by more than chance; fit the tasks one by one",
+        ),
+        (told([9.5], [9.5], pooled=9.5), "mean", f"no model {BETTER}"),
+        (told([10], [20], pooled=15), "mean", f"no model {BETTER}"),
+        (told([4], [8], counts=(50,)), "mean", "there is one task: nothing to share"),
+        (
+            told([4], [8], counts=(1, 1), standard_error=0.1),
+            "shared",
+            "cannot be told: no task has two rows",
+        ),
     ],
 )
-def test_the_verdict_is_one_sentence_that_does_not_mislead(report: Sharing, verdict: str) -> None:
+def test_the_verdict_is_one_sentence_that_does_not_mislead(
+    report: Sharing, best: str, verdict: str
+) -> None:
+    assert report.best == best
     assert report.verdict == verdict
-    assert report.helps == verdict.startswith("sharing helps")
+    assert report.helps == (best in {"pooled", "common", "shared"})
+    assert report.hurts == verdict.startswith("sharing hurts")
+
+
+def test_small_changes_keep_their_digits() -> None:
+    assert str(told([7.97], [8], standard_error=1e-2).change("shared", "independent")) == (
+        "0.38% (0.25% to 0.5%) below"
+    )
+    assert str(told([8.03], [8], standard_error=0.1).change("shared", "independent")) == (
+        "0.37% (-0.87% to 1.6%) above"
+    )
+
+
+# ---- tables of which the right verdict is known
+
+RIGHT = {
+    "common": "common",
+    "means": "mean",
+    "low rank": "shared",
+    "unrelated": "independent",
+    "nothing": "mean",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(2))
+def test_the_right_model_is_named(kind: str, seed: int) -> None:
+    assert sharing(constructed(kind, seed, n_tasks=60, n_rows=12), rng=seed).best == RIGHT[kind]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_common_slope_is_found_where_tasks_have_six_rows(seed: int) -> None:
+    report = sharing(constructed("common", seed, n_tasks=300, n_rows=6), rng=seed)
+    assert report.best == "common"
+    assert report.verdict.startswith("sharing helps")
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("n_tasks", "n_rows"), [(60, 12), (20, 60)])
+def test_the_right_model_is_named_in_95_percent(kind: str, n_tasks: int, n_rows: int) -> None:
+    reports = [
+        sharing(constructed(kind, seed, n_tasks=n_tasks, n_rows=n_rows), rng=seed)
+        for seed in range(1000, 1050)
+    ]
+    assert sum(report.best == RIGHT[kind] for report in reports) >= 0.95 * len(reports)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -287,7 +383,8 @@ def test_one_theta_for_all_is_told(seed: int) -> None:
     features = rng.standard_normal((200, 6))
     rewards = features @ rng.standard_normal(6) + rng.standard_normal(200)
     report = sharing(TaskRows.from_arrays(features, rewards, np.arange(200) % 20), rng=seed)
-    assert report.verdict.endswith("; one pooled model does as well")
+    assert report.best in {"pooled", "common"}
+    assert report.verdict.startswith("sharing helps")
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -297,8 +394,8 @@ def test_rewards_that_are_noise_around_a_mean_are_not_said_to_gain(seed: int) ->
     owners = np.arange(160) % 20
     rewards = 20 + 4 * rng.standard_normal(20)[owners] + rng.standard_normal(160)
     report = sharing(TaskRows.from_arrays(features, rewards, owners), rng=seed)
-    assert report.r_squared("shared") <= 0
-    assert report.verdict == "no model predicts better than each task's own mean"
+    assert report.r_squared("shared") < 0.06
+    assert report.verdict == f"no model {BETTER}"
     assert not report.helps
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from cobandits import plots
 from cobandits.diagnostics import Sharing, Spectrum, sharing
 from cobandits.diagnostics import spectrum as spectrum_of
+from cobandits.diagnostics.verdict import ALL
 from cobandits.errors import MissingExtraError
 from cobandits.estimate import Estimate
 from cobandits.plots.labels import apart
@@ -159,15 +160,14 @@ def test_units_of_features_do_not_change_the_plane() -> None:
 
 def report_of(shared: list[float], alone: list[float]) -> Sharing:
     n_tasks = len(shared)
-    errors = {"shared": shared, "independent": alone, "pooled": shared}
+    errors = dict.fromkeys(ALL, alone) | {"shared": shared}
     return Sharing(
         labels=tuple(f"town {t}" for t in range(n_tasks)),
         counts=np.full(n_tasks, 10),
         squared_errors={name: np.array(values) for name, values in errors.items()},
-        total=np.ones(n_tasks),
+        varies=np.ones(n_tasks, bool),
         standard_errors=np.full(n_tasks, 1e-3),
-        standard_error=1.0,
-        pooled_standard_error=1.0,
+        pair_errors=np.ones((len(ALL), len(ALL))),
         ranks=(1,),
     )
 

@@ -10,6 +10,7 @@ from cobandits.estimate import Estimate, History, Status
 from cobandits.estimators import (
     AltGD,
     AltGDMin,
+    CommonMean,
     Estimator,
     Independent,
     LowRank,
@@ -29,6 +30,7 @@ __all__ = [
     "AltGD",
     "AltGDMin",
     "CobanditsError",
+    "CommonMean",
     "Decisions",
     "Estimate",
     "Estimator",

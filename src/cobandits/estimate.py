@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,17 +13,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from cobandits.archives import Archive, Arrays, Header
 from cobandits.errors import DataError, UnknownTaskError
-from cobandits.frames import Frame, features_of
+from cobandits.frames import INTERCEPT, Frame, features_of
+from cobandits.labels import decoded_label, encoded_label
 from cobandits.linalg import procrustes
+from cobandits.schema import Schema
 from cobandits.tasks.checks import check_finite
 
-__all__ = ["Estimate", "History", "Status", "check_labels"]
+__all__ = ["Estimate", "History", "Status"]
 
 Floats = NDArray[np.floating]
 
-_FILE = Archive(holds="estimate", version=1, advice="fit and save it again")
+
+def _upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
+    """Return a file of version 1 as one of version 2, which may have a schema."""
+    return {**header, "schema": None, "task_name": None}, arrays
+
+
+_FILE = Archive(
+    holds="estimate", version=2, advice="fit and save it again", upgrades={1: _upgraded}
+)
 _SHOWN = 5  # labels named in a message
-_TIMES = {"datetime": datetime.datetime, "date": datetime.date}  # labels saved as ISO text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +76,8 @@ class Estimate:
     history: History = field(default_factory=History)
     estimator: str = ""
     feature_names: tuple[str, ...] | None = None
+    schema: Schema | None = None  # encodes the columns of a frame
+    task_name: str | None = None  # the column of a frame that has the labels
 
     def __post_init__(self) -> None:
         d_r, r_T = self.basis.shape, self.weights.shape
@@ -134,7 +144,8 @@ class Estimate:
     ) -> NDArray[np.float64]:
         """Return the expected reward of each row, (m, d), for the task of each label, (m,).
 
-        Columns of a frame are taken by name, and an intercept is added if there was one.
+        Columns of a frame are taken by name and encoded by the schema, if there is one, and
+        an intercept is added if there was one.
         """
         Phi = self._features(features)
         codes = self.codes(tasks)
@@ -152,7 +163,11 @@ class Estimate:
             return np.asarray(features, dtype=np.float64)
         if self.feature_names is None:
             raise DataError("the estimate has no feature names; give the features as an array")
-        return features_of(features, self.feature_names)
+        if self.schema is None:
+            return features_of(features, self.feature_names)
+        encoded = self.schema.encode(features)
+        ones = np.ones((len(encoded), int(INTERCEPT in self.feature_names)))
+        return np.concatenate([encoded, ones], axis=1)
 
     def theta_of(self, labels: Sequence[Hashable]) -> Floats:
         """Return theta for ``labels``, (d, len(labels)); zero for labels that were not fitted."""
@@ -185,8 +200,10 @@ class Estimate:
             arrays["errors"] = self.history.errors
         header = {
             "estimator": self.estimator,
-            "labels": [_encoded(label) for label in self.labels],
+            "labels": [encoded_label(label) for label in self.labels],
             "feature_names": self.feature_names,
+            "schema": None if self.schema is None else self.schema.to_dict(),
+            "task_name": self.task_name,
             "status": vars(self.status),
         }
         _FILE.save(path, header, arrays)
@@ -203,13 +220,15 @@ def _made(header: Header, arrays: Arrays) -> Estimate:
     return Estimate(
         basis=arrays["basis"].astype(np.float64),
         weights=arrays["weights"].astype(np.float64),
-        labels=tuple(_decoded(label) for label in header["labels"]),
+        labels=tuple(decoded_label(label) for label in header["labels"]),
         status=Status(**header["status"]),
         history=History(
             costs=_series(arrays["costs"]), errors=None if errors is None else _series(errors)
         ),
         estimator=header["estimator"],
         feature_names=None if names is None else tuple(names),
+        schema=None if header["schema"] is None else Schema.from_dict(header["schema"]),
+        task_name=header["task_name"],
     )
 
 
@@ -224,45 +243,3 @@ def _is_hashable(label: object) -> bool:
     except TypeError:
         return False
     return True
-
-
-def check_labels(labels: Iterable[Hashable]) -> None:
-    """Refuse labels that :meth:`Estimate.save` cannot write.
-
-    >>> check_labels(["Oslo", 7, ("Oslo", 7)])
-    """
-    for label in labels:
-        _encoded(label)
-
-
-def _encoded(label: Hashable) -> Any:
-    """Return a label as JSON; tuples and times as {kind: content}."""
-    if isinstance(label, tuple):
-        return {"tuple": [_encoded(part) for part in label]}
-    if isinstance(label, np.generic):
-        label = label.item()
-    if isinstance(label, datetime.date):
-        kind, text = _kind_of(label), label.isoformat()
-        if _TIMES[kind].fromisoformat(text) == label:  # not so with nanoseconds
-            return {kind: text}
-    if label is None or isinstance(label, (str, int, float, bool)):
-        return label
-    raise DataError(
-        f"a task label of type {type(label).__name__} cannot be saved; "
-        "use strings, numbers, booleans, dates, datetimes, None or tuples of them"
-    )
-
-
-def _kind_of(label: datetime.date) -> str:
-    return "datetime" if isinstance(label, datetime.datetime) else "date"
-
-
-def _decoded(label: Any) -> Hashable:
-    if isinstance(label, dict):
-        ((kind, content),) = label.items()
-        if kind in _TIMES:
-            return _TIMES[kind].fromisoformat(content)
-        return tuple(_decoded(part) for part in label["tuple"])
-    value: Hashable = label
-    hash(value)  # a list is no label
-    return value

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from numbers import Real
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -19,6 +21,7 @@ __all__ = [
     "Columns",
     "Frame",
     "columns_of",
+    "feature_columns",
     "features_of",
     "is_nan",
     "plain_labels",
@@ -27,6 +30,8 @@ __all__ = [
 
 INTERCEPT = "(intercept)"
 
+_MISSING = ("", "NA", "N/A", "NULL", "null")  # cells of a CSV file that hold no value
+_LOOKED_AT = 1000  # rows whose values tell the types of a CSV file's columns
 _PARQUET = (".parquet", ".pq")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
@@ -92,12 +97,22 @@ def read_frame(path: str | Path) -> Frame:
             frame: Frame = polars.read_parquet(path)
         else:
             _check_separator(path, _SEPARATORS[suffix])
-            frame = polars.read_csv(path, separator=_SEPARATORS[suffix])
+            frame = _read_csv(polars, path, _SEPARATORS[suffix])
     except (polars.exceptions.PolarsError, OSError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(
             f"{path.name} cannot be read ({reason}); it may be truncated or of another format"
         ) from error
+    return frame
+
+
+def _read_csv(polars: ModuleType, path: Path, separator: str) -> Frame:
+    """Read a file of text; the types of its columns are those of the first rows, or of all."""
+    read = partial(polars.read_csv, path, separator=separator, null_values=list(_MISSING))
+    try:
+        frame: Frame = read(infer_schema_length=_LOOKED_AT)
+    except polars.exceptions.ComputeError:
+        frame = read(infer_schema_length=None)
     return frame
 
 
@@ -127,7 +142,7 @@ def columns_of(
     Without ``features``, every other column is a feature. ``intercept`` adds a column of
     ones, named "(intercept)".
     """
-    chosen = _chosen_features(frame, task, reward, features)
+    chosen = feature_columns(frame, task, reward, features)
     if not chosen and not intercept:
         raise DataError(f"no feature columns besides {task} and {reward}; add at least one")
     if len(frame) == 0:
@@ -142,7 +157,7 @@ def columns_of(
     return Columns(table, rewards, labels, (*chosen, *([INTERCEPT] if intercept else [])))
 
 
-def _chosen_features(
+def feature_columns(
     frame: Frame, task: str, reward: str, features: Sequence[str] | None
 ) -> list[str]:
     """Return the names of the feature columns; refuse names that do not fit the frame."""

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from cobandits.cli.output import number
 from cobandits.diagnostics import Sharing, Spectrum
+from cobandits.diagnostics.verdict import MODELS
 from cobandits.estimate import Estimate
 from cobandits.frames import INTERCEPT
 from cobandits.tasks import TaskRows
 
 __all__ = ["Findings", "doubts"]
 
-_NAMES = ("shared", "independent", "pooled")
 _SHOWN_VALUES = 10  # singular values that are shown
 
 
@@ -27,6 +27,7 @@ _SHOWN_VALUES = 10  # singular values that are shown
 class Findings:
     """The fit to a file, its spectrum and its held-out errors."""
 
+    notes: tuple[str, ...]  # on the columns of the file
     counts: NDArray[np.int64]  # rows per task, (T,)
     chosen: bool  # the rank was chosen, not given
     ridge: float | Literal["auto"]
@@ -44,12 +45,15 @@ class Findings:
             "rows": int(self.counts.sum()),
             "tasks": len(self.counts),
             "features": list(self.estimate.feature_names or ()),
+            "columns": self.notes,
+            "model": self.estimate.estimator,
             "rank": self.estimate.rank,
             "ridge": self.ridge,
             "singular_values": self.spectrum.singular_values.tolist(),
             "noise_std": self.spectrum.noise_std,
-            "r_squared": sharing and {name: sharing.r_squared(name) for name in _NAMES},
+            "r_squared": sharing and {name: sharing.r_squared(name) for name in MODELS},
             "verdict": sharing and sharing.verdict,
+            "best": sharing and sharing.best,
             "helps": sharing and sharing.helps,
             "hurts": sharing and sharing.hurts,
             "gaining": sharing and _gains(sharing, sharing.gaining),
@@ -64,8 +68,8 @@ class Findings:
     def __str__(self) -> str:
         lines = [
             ("data", self._size()),
-            ("rank", f"{self.estimate.rank} ({'chosen' if self.chosen else 'given'})"),
-            ("ridge", "chosen from the data" if self.ridge == "auto" else number(self.ridge)),
+            *(("columns", note) for note in self.notes),
+            *self._model(),
             ("spectrum", self._singular_values()),
             ("noise", f"{number(self.spectrum.noise_std)} (standard deviation)"),
             ("status", str(self.estimate.status)),
@@ -74,6 +78,13 @@ class Findings:
             ("written", str(self.output)),
         ]
         return "\n".join(f"{name:<13} {text}" for name, text in lines)
+
+    def _model(self) -> list[tuple[str, str]]:
+        if self.estimate.estimator != "LowRank":
+            return [("model", self.estimate.estimator)]
+        ridge = "chosen from the data" if self.ridge == "auto" else number(self.ridge)
+        chosen = "chosen" if self.chosen else "given"
+        return [("rank", f"{self.estimate.rank} ({chosen})"), ("ridge", ridge)]
 
     def _size(self) -> str:
         fewest, most = int(self.counts.min()), int(self.counts.max())
@@ -88,7 +99,7 @@ class Findings:
     def _singular_values(self) -> str:
         """Return the singular values, with a bar after those that the rank keeps."""
         texts = [number(value) for value in self.spectrum.singular_values.tolist()]
-        kept, rest = texts[: self.estimate.rank], texts[self.estimate.rank :]
+        kept, rest = texts[: self.spectrum.rank], texts[self.spectrum.rank :]
         if len(kept) > _SHOWN_VALUES:
             kept = [*kept[: _SHOWN_VALUES - 1], "...", kept[-1]]
         return " ".join([*kept, *(["|", *rest] if rest else [])]) + "  (singular values of theta)"
@@ -99,9 +110,9 @@ def _many(count: int, word: str) -> str:
 
 
 def _held_out(sharing: Sharing) -> list[tuple[str, str]]:
-    scores = ", ".join(f"{name} {number(sharing.r_squared(name))}" for name in _NAMES)
+    scores = ", ".join(f"{name} {number(sharing.r_squared(name))}" for name in MODELS)
     return [
-        ("held-out R^2", f"{scores} (0: each task's own mean)"),
+        ("held-out R^2", f"{scores} (0: each task's own mean, shrunken)"),
         ("verdict", sharing.verdict),
         ("tasks gaining", sharing.named(sharing.gaining)),
         ("tasks losing", sharing.named(sharing.losing)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,10 +12,13 @@ import typer
 from cobandits import plots
 from cobandits.cli.findings import Findings, doubts
 from cobandits.cli.output import check_file, plot_directory, to_json, writing
+from cobandits.cli.reading import MISSING, Columns, Missing, Table, read_table
 from cobandits.diagnostics import Sharing, sharing, spectrum
+from cobandits.diagnostics.verdict import MODELS
+from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError, DataError
-from cobandits.estimate import check_labels
-from cobandits.estimators import LowRank
+from cobandits.estimate import Estimate
+from cobandits.estimators import CommonMean, Estimator, LowRank, Pooled
 from cobandits.progress import ProgressBar
 from cobandits.tasks import TaskRows
 
@@ -40,10 +44,29 @@ def fit(
         Path, typer.Option("--output", "-o", metavar="MODEL", help="File to write; named as given.")
     ],
     features: Features = None,
+    model: Annotated[
+        str, typer.Option(metavar="|".join(MODELS), help="What to write; the verdict says which.")
+    ] = "shared",
     rank: Annotated[str, typer.Option(metavar="auto|INT", help="Columns of the basis.")] = "auto",
     ridge: Annotated[
         str, typer.Option(metavar="auto|X", help="Shrinks theta, for tasks with few rows.")
     ] = "auto",
+    categorical: Annotated[
+        str, typer.Option(metavar="A,B", help="Columns of numbers that are categories.")
+    ] = "",
+    dates: Annotated[
+        str, typer.Option(metavar="A,B", help="Columns that are dates; ISO text is found.")
+    ] = "",
+    missing: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(MISSING),
+            help="Missing features: leave out rows, add a column that tells, or fill in.",
+        ),
+    ] = "indicator",
+    standardise: Annotated[
+        bool, typer.Option("--standardise", help="Numbers to mean 0 and standard deviation 1.")
+    ] = False,
     intercept: Annotated[bool, typer.Option(help="Add a column of ones.")] = True,
     seed: Annotated[int, typer.Option(min=0, metavar="INT", help="Deals the held-out rows.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -51,23 +74,34 @@ def fit(
 ) -> None:
     """Fit a shared basis to the rows of a file.
 
-    Each row of FILE has a task, a reward and numeric features. The estimate is written to
-    MODEL, for cobandits.Estimate.load(MODEL). What was found is printed: among it whether
-    sharing helps, by the errors on rows that were held out.
+    Each row of FILE has a task, a reward and features: numbers, text, dates, true or false,
+    found by themselves. The estimate is written to MODEL with what encodes the features, for
+    cobandits.Estimate.load(MODEL). What was found is printed: among it whether sharing helps,
+    by the errors on rows that were held out.
     """
     estimator = LowRank(rank=_rank(rank), ridge=_ridge(ridge))
-    names = _names(features)
+    written = _estimator(model, estimator)
+    columns = Columns(
+        task=task,
+        reward=reward,
+        features=_names(features),
+        intercept=intercept,
+        categorical=_listed(categorical),
+        dates=_listed(dates),
+        missing=_missing(missing),
+        standardise=standardise,
+    )
     check_file(output, file)
     if plot is not None:
         plot_directory(plot)
     with ProgressBar() as bar:
         bar.stage(f"reading {file.name}")
-        tasks = _read(file, task=task, reward=reward, features=names, intercept=intercept)
-        check_labels(tasks.labels)  # before a fit takes its time
-        findings = _found(tasks, estimator, seed, output, bar)
+        table = read_table(file, columns)
+        estimate = _fitted(table, task, written, seed, output, bar)
+        findings = _found(table.tasks, estimator, estimate, seed, bar, table.notes, output)
     print(to_json(findings.columns) if as_json else findings)
     if plot is not None:
-        _draw(findings, tasks, plot)
+        _draw(findings, table.tasks, plot)
 
 
 def _rank(text: str) -> int | Literal["auto"]:
@@ -96,36 +130,58 @@ def _ridge(text: str) -> float | Literal["auto"]:
 def _names(text: str | None) -> list[str] | None:
     if text is None:
         return None
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = _listed(text)
     if not names:
         raise ConfigurationError("--features names no column; leave it out to use all others")
     return names
 
 
-def _read(
-    file: Path, *, task: str, reward: str, features: list[str] | None, intercept: bool
-) -> TaskRows:
-    try:
-        return TaskRows.from_file(
-            file, task=task, reward=reward, features=features, intercept=intercept
-        )
-    except DataError as error:  # whose advice is for callers of the library
-        raise DataError(str(error).replace("features=", "--features")) from error
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _missing(text: str) -> Missing:
+    for known in MISSING:
+        if text == known:
+            return known
+    raise ConfigurationError(f"missing must be one of {', '.join(MISSING)}, got {text!r}")
+
+
+def _estimator(model: str, shared: LowRank) -> Estimator:
+    """Return the estimator of a model's name."""
+    others = CommonMean(), Pooled(), CommonMean(mean="constant")
+    return pick("model", model, dict(zip(MODELS, (shared, *others), strict=True)))
+
+
+def _fitted(
+    table: Table, task: str, estimator: Estimator, seed: int, output: Path, bar: ProgressBar
+) -> Estimate:
+    """Fit, and save the estimate with what encodes the columns of a file."""
+    bar.stage("fitting")
+    fitted = estimator.fit(table.tasks, rng=seed, progress=lambda i, *_: bar.update(i))
+    estimate = replace(fitted, schema=table.schema, task_name=task)
+    with writing(output):
+        estimate.save(output)
+    return estimate
 
 
 def _found(
-    tasks: TaskRows, estimator: LowRank, seed: int, output: Path, bar: ProgressBar
+    tasks: TaskRows,
+    estimator: LowRank,
+    estimate: Estimate,
+    seed: int,
+    bar: ProgressBar,
+    notes: tuple[str, ...],
+    output: Path,
 ) -> Findings:
-    """Fit, save the estimate, and return it with its spectrum and held-out errors."""
-    bar.stage("fitting")
-    estimate = estimator.fit(tasks, rng=seed, progress=lambda i, *_: bar.update(i))
-    with writing(output):
-        estimate.save(output)
+    """Return the estimate with the spectrum and the held-out errors of its rows."""
     bar.stage("spectrum")
-    directions = spectrum(tasks, rank=estimate.rank)
+    shared = estimate.estimator == "LowRank"
+    directions = spectrum(tasks, rank=estimate.rank if shared else None)
     bar.stage("held-out errors")
     held_out, reason = _held_out(tasks, estimator, seed, bar)
     return Findings(
+        notes=notes,
         counts=tasks.counts,
         chosen=estimator.rank == "auto",
         ridge=estimator.ridge,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.diagnostics.verdict import LEAST_ROWS, MODELS, NEGLIGIBLE, Sharing
+from cobandits.diagnostics.verdict import ALL, LEAST_ROWS, NEGLIGIBLE, Sharing, by_task
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimators.checks import check_rank
-from cobandits.estimators.independent import Independent, Pooled
+from cobandits.estimators.common import CommonMean
+from cobandits.estimators.independent import Pooled
 from cobandits.estimators.lowrank import LowRank
 from cobandits.randomness import RandomSource, generator
 from cobandits.tasks import TaskData, TaskRows
@@ -32,10 +33,12 @@ def sharing(
     rng: RandomSource = None,
     progress: Progress | None = None,
 ) -> Sharing:
-    """Compare a shared fit with independent fits and a pooled one, by cross-validation.
+    """Compare models that share between tasks with models that do not, by cross-validation.
 
-    The models are :class:`LowRank` with ``rank`` and ``ridge``, :class:`Independent` and
-    :class:`Pooled`. All that they choose, they choose on the training rows of a fold.
+    The models are :class:`LowRank` with ``rank`` and ``ridge``, :class:`CommonMean` and
+    :class:`Pooled`, which share; and each task's own theta, shrunken to 0 as far as the spread
+    of all tasks says (:class:`CommonMean` with ``mean="constant"``), and its own mean alone,
+    which do not. All that they choose, they choose on the training rows of a fold.
 
     Parameters
     ----------
@@ -82,21 +85,27 @@ def _held_out_errors(
 ) -> tuple[Floats, tuple[int, ...]]:
     """Return each row's squared error by each model, (n_rows, models), and the shared ranks.
 
-    A task without training rows is predicted to be 0 by the shared and independent fits.
+    A task without training rows is predicted to be 0 by the shared fit.
     """
-    errors = np.empty((rows.n_rows, len(MODELS)))
+    others = CommonMean(), Pooled(), CommonMean(mean="constant")
+    errors = np.empty((rows.n_rows, len(ALL)))
     ranks, n_folds = [], int(folds.max()) + 1
     for fold in range(n_folds):
         held = folds == fold
-        training = rows.select(~held)
+        training, unseen = rows.select(~held), rows.select(held)
         shared = estimator.fit(training)
-        others = Independent().fit(training), Pooled().fit(training)
-        thetas = [fit.theta for fit in (shared, *others)]
-        errors[held] = _squared_errors(rows.select(held), thetas)
+        thetas = [shared.theta, *(other.fit(training).theta for other in others)]
+        errors[held, :-1] = _squared_errors(unseen, thetas)
+        errors[held, -1] = (unseen.rewards - _means(training)[unseen.owners]) ** 2
         ranks.append(shared.rank)
         if progress is not None:
             progress(fold + 1, n_folds)
     return errors, tuple(ranks)
+
+
+def _means(training: TaskRows) -> Floats:
+    """Return each task's mean reward, (T,), shrunken to the mean of all tasks."""
+    return np.asarray(CommonMean().fit(training.rewards_alone()).theta[0])
 
 
 def _squared_errors(tasks: TaskRows, thetas: Sequence[Floats]) -> Floats:
@@ -111,29 +120,38 @@ def _squared_errors(tasks: TaskRows, thetas: Sequence[Floats]) -> Floats:
 
 def _summary(tasks: TaskRows, errors: Floats, ranks: tuple[int, ...]) -> Sharing:
     counts, owners = tasks.counts, tasks.owners
-    differences = errors[:, 1] - errors[:, 0]
+    differences = errors[:, ALL.index("independent")] - errors[:, ALL.index("shared")]
     deviations = differences - _sums(differences / counts[owners], tasks)[owners]
     spare = np.maximum(counts - 1, 1)
     variances = np.where(counts > 1, _sums(deviations**2, tasks) * counts / spare, np.inf)
-    centred = tasks.rewards - tasks.averages().rewards[owners]
     first = tasks.rewards[tasks.offsets[owners]]  # of the row's task
-    varies = _sums((tasks.rewards != first).astype(np.float64), tasks) > 0
     return Sharing(
         labels=tasks.labels,
         counts=counts,
-        squared_errors={name: _sums(errors[:, k], tasks) for k, name in enumerate(MODELS)},
-        total=np.where(varies, _sums(centred**2, tasks), 0.0),
+        squared_errors={name: _sums(errors[:, k], tasks) for k, name in enumerate(ALL)},
+        varies=_sums((tasks.rewards != first).astype(np.float64), tasks) > 0,
         standard_errors=np.sqrt(variances) + NEGLIGIBLE * tasks.squares,
-        standard_error=_of_sum(differences, tasks),
-        pooled_standard_error=_of_sum(errors[:, 2] - errors[:, 0], tasks),
+        pair_errors=_pair_errors(errors, tasks),
         ranks=ranks,
     )
 
 
-def _of_sum(differences: Floats, tasks: TaskRows) -> float:
-    """Return the standard error of the sum of one difference per row."""
-    spread = float(np.sqrt(len(differences)) * np.std(differences, ddof=1))
-    return spread + NEGLIGIBLE * float(tasks.squares.sum())
+def _pair_errors(errors: Floats, tasks: TaskRows) -> Floats:
+    """Return the standard error of the difference of any two models' sums, (models, models).
+
+    Over tasks it is cluster-robust: rows of a task need not be independent.
+    """
+    n_models = errors.shape[1]
+    found = np.zeros((n_models, n_models))
+    for i, j in combinations(range(n_models), 2):
+        differences = errors[:, i] - errors[:, j]
+        if by_task(tasks.n_tasks):
+            sums = _sums(differences - differences.mean(), tasks)
+            spread = np.sqrt(tasks.n_tasks / (tasks.n_tasks - 1) * float(sums @ sums))
+        else:
+            spread = np.sqrt(len(differences)) * np.std(differences, ddof=1)
+        found[i, j] = found[j, i] = float(spread) + NEGLIGIBLE * float(tasks.squares.sum())
+    return found
 
 
 def _sums(values: Floats, tasks: TaskRows) -> Floats:

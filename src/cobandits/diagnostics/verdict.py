@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,48 +12,102 @@ from scipy.special import stdtrit
 
 from cobandits.errors import ConfigurationError
 
-__all__ = ["LEAST_ROWS", "MODELS", "NEGLIGIBLE", "Sharing"]
+__all__ = ["ALL", "LEAST_ROWS", "MEAN", "MODELS", "NEGLIGIBLE", "Change", "Sharing", "by_task"]
 
 Floats = NDArray[np.floating]
 
-MODELS = ("shared", "independent", "pooled")
+MODELS = ("shared", "common", "pooled", "independent")
+MEAN = "mean"  # the zero of R^2: each task's own mean, shrunken to the mean of all
+ALL = (*MODELS, MEAN)
 NEGLIGIBLE = 1e-9  # share of the squared rewards below which both fits are as good as exact
 LEAST_ROWS = 8  # that a task needs to be named; standard errors of fewer mean little
 
-_LEVEL = 0.97725  # of a normal distribution below 2 standard errors
+_SHARING = ("pooled", "common", "shared")  # the simplest first
+_ALONE = ("independent", MEAN)
+_IN_WORDS = {
+    "pooled": "one pooled model",
+    "common": "a common mean with own deviations",
+    "shared": "the shared basis",
+    "independent": "tasks alone",
+    MEAN: "each task's own mean",
+}
+_LEVEL = 0.975  # of a one-sided test; intervals are of 95 %
+_CLUSTERS = 10  # tasks; errors of fewer do not tell the spread between tasks
 _SHOWN = 5  # tasks named in a report
+
+
+def by_task(n_tasks: int) -> bool:
+    """Return whether standard errors are taken over tasks (cluster-robust), or over rows."""
+    return n_tasks >= _CLUSTERS
+
+
+class Change(NamedTuple):
+    """How much lower one held-out squared error is than another, as a share, with 95 %."""
+
+    low: float
+    gain: float  # 1 - error / other error
+    high: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+    def __str__(self) -> str:
+        side = "below" if self.gain > 0 else "above"
+        if not np.isfinite([self.low, self.high]).all():
+            return f"far {side}"
+        ends = sorted((self.low, self.high) if self.gain > 0 else (-self.low, -self.high))
+        return f"{_percent(self.gain)} ({' to '.join(_signed(end) for end in ends)}) {side}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sharing:
-    """Held-out errors of a shared fit, of independent fits, and of one pooled fit.
+    """Held-out errors of models that share between tasks, and of models that do not.
 
-    A difference is clear if it is above 2 standard errors, or above the quantile of Student's
-    t at the same level for a task with few rows. Standard errors are those of the paired
-    differences: both fits predict the same rows. They do not include the uncertainty of the
-    fits; of twenty tasks without a difference, about one is named by chance. Tasks with fewer
-    than 8 rows are never named.
+    ``shared`` is a shared basis, ``common`` a common mean with own deviations, ``pooled`` one
+    theta for all; ``independent`` has each task's own theta and ``mean`` its own mean alone,
+    both shrunken. Differences are paired: all models predict the same rows. Their intervals,
+    of 95 %, are cluster-robust: taken over tasks, or over rows if there are fewer than 10
+    tasks. Nothing is said to help or to hurt unless the interval excludes 0.
+
+    Single tasks are named by intervals over their rows. These do not include the uncertainty
+    of the fits; of twenty tasks without a difference, about one is named by chance. Tasks with
+    fewer than 8 rows are never named.
     """
 
     labels: tuple[Hashable, ...]
     counts: NDArray[np.int64]  # (T,)
-    squared_errors: dict[str, Floats]  # (T,) each: "shared", "independent", "pooled"
-    total: Floats  # (T,), squared deviations of the rewards from their task's mean
+    squared_errors: dict[str, Floats]  # (T,) each, by model, and "mean"
+    varies: NDArray[np.bool_]  # (T,), whether a task's rewards differ
     standard_errors: Floats  # (T,), of the differences; infinite for a task with one row
-    standard_error: float  # of their sum
-    pooled_standard_error: float  # of the sum of pooled minus shared
+    pair_errors: Floats  # (5, 5), standard errors of the differences of two models' sums
     ranks: tuple[int, ...]  # of the shared fit, by fold
 
     def r_squared(self, name: str) -> float:
-        """Return ``1 - held-out squared error / total`` over all tasks.
+        """Return ``1 - held-out squared error / that of each task's mean`` over all tasks.
 
-        0 is as good as predicting each task's mean over all of its rows; a fit without an
-        intercept may be far below. NaN if the rewards of no task vary.
+        The mean is that of the rows that were not held out, shrunken to the mean of all tasks
+        as far as their spread says: a task without other rows is predicted by the mean of
+        all. A fit without an intercept may be far below 0. NaN if the rewards of no task vary.
         """
-        if name not in self.squared_errors:
-            raise ConfigurationError(f"name must be one of {', '.join(MODELS)}, got {name!r}")
-        total = float(self.total.sum())
-        return 1 - float(self.squared_errors[name].sum()) / total if total > 0 else float("nan")
+        return self.change(name, MEAN).gain if self.varies.any() else float("nan")
+
+    def change(self, name: str, other: str) -> Change:
+        """Return how much lower the squared error of one model is than another's, as a share."""
+        for one in (name, other):
+            if one not in self.squared_errors:
+                raise ConfigurationError(f"name must be one of {', '.join(ALL)}, got {one!r}")
+        error, of_other = (float(self.squared_errors[one].sum()) for one in (name, other))
+        half = self._quantile * float(self.pair_errors[ALL.index(name), ALL.index(other)])
+        if of_other == 0:
+            return Change(*(np.full(3, -np.inf if error > half else 0.0).tolist()))
+        return Change(*(((of_other - error + end) / of_other) for end in (-half, 0.0, half)))
+
+    @property
+    def _quantile(self) -> float:
+        n = len(self.labels) if by_task(len(self.labels)) else int(self.counts.sum())
+        return float(stdtrit(n - 1, _LEVEL))
 
     @property
     def differences(self) -> Floats:
@@ -71,26 +126,38 @@ class Sharing:
         return gain
 
     @property
-    def helps(self) -> bool:
-        """Whether sharing clearly lowers the error of all tasks together.
+    def best(self) -> str:
+        """The model to use: the simplest that no other clearly beats.
 
-        Never if the shared fit predicts no better than each task's own mean.
+        A model that shares must clearly beat those that do not. ``"mean"`` if nothing clearly
+        beats each task's own mean.
         """
-        return self._clear(float(self.differences.sum())) and self.r_squared("shared") > 0
+        if len(self.labels) == 1 or not any(self._beats(name, MEAN) for name in MODELS):
+            return MEAN
+        sharing, alone = self._least(_SHARING), self._least(_ALONE)
+        if not self._beats(sharing, alone):
+            return alone
+        return next(name for name in _SHARING if not self._beats(sharing, name))
+
+    @property
+    def helps(self) -> bool:
+        """Whether a model that shares clearly lowers the error of all tasks together."""
+        return self.best in _SHARING
 
     @property
     def hurts(self) -> bool:
-        """Whether sharing clearly raises the error of all tasks together."""
-        return self._clear(-float(self.differences.sum()))
+        """Whether no model that shares helps, and the shared basis clearly raises the error."""
+        alone = self._least(_ALONE)
+        return len(self.labels) > 1 and not self.helps and self._beats(alone, "shared")
 
     @property
     def gaining(self) -> tuple[Hashable, ...]:
-        """Tasks whose error sharing clearly lowers, the largest :attr:`gain` first."""
+        """Tasks whose error the shared basis clearly lowers, the largest :attr:`gain` first."""
         return self._named_by(self.gain, self.differences)
 
     @property
     def losing(self) -> tuple[Hashable, ...]:
-        """Tasks whose error sharing clearly raises, the least :attr:`gain` first."""
+        """Tasks whose error the shared basis clearly raises, the least :attr:`gain` first."""
         return self._named_by(-self.gain, -self.differences)
 
     @property
@@ -99,13 +166,14 @@ class Sharing:
         nothing = self._nothing_to_tell
         if nothing:
             return nothing
-        if self.hurts:
-            return f"sharing hurts: {self._change}; try another rank, or fit the tasks one by one"
-        enough = "; one pooled model does as well" if self._pooled_does else ""
+        alone = self._least(_ALONE)
         if self.helps:
-            return f"sharing helps: {self._change}{enough}"
-        alternative = enough or "; the tasks may be fitted alone"
-        return f"sharing neither helps nor hurts by more than chance{alternative}"
+            change = self.change(self._least(_SHARING), alone)
+            return f"sharing helps: {_error(change, alone)}{self._choice}"
+        if self.hurts:
+            change = self.change("shared", alone)
+            return f"sharing hurts: {_error(change, alone)}; {_instead(alone)}"
+        return f"sharing neither helps nor hurts by more than chance; {_instead(alone)}"
 
     @property
     def _nothing_to_tell(self) -> str:
@@ -114,28 +182,22 @@ class Sharing:
             return "there is one task: nothing to share"
         if self.counts.max() < 2:
             return "cannot be told: no task has two rows"
-        if not self.total.any():
+        if not self.varies.any():
             return "cannot be told: the rewards of no task vary"
-        best = max(MODELS, key=self.r_squared)
-        if self.r_squared(best) <= 0:
-            return "no model predicts better than each task's own mean"
-        if self.r_squared("shared") <= 0:
-            better = "fit one pooled model" if best == "pooled" else "fit the tasks one by one"
-            return f"the shared model predicts no better than each task's own mean; {better}"
+        if self.best == MEAN:
+            return "no model predicts better than each task's own mean by more than chance"
         return ""
 
     @property
-    def _change(self) -> str:
-        shared, alone = (float(self.squared_errors[name].sum()) for name in MODELS[:2])
-        size = _percent(1 - shared / alone if alone > 0 else -np.inf)
-        side = "below" if shared < alone else "above"
-        return f"held-out squared error {size} {side} that of tasks alone"
-
-    @property
-    def _pooled_does(self) -> bool:
-        """Whether the error of the pooled fit is not clearly above that of the shared one."""
-        shared, pooled = self.squared_errors["shared"], self.squared_errors["pooled"]
-        return float((pooled - shared).sum()) <= self._bound(self.pooled_standard_error)
+    def _choice(self) -> str:
+        """What to use in place of the shared basis, if something simpler does, or better."""
+        best = self.best
+        if best == "shared":
+            return ""
+        worse = self.change("shared", best)
+        if self._beats(best, "shared"):
+            return f"; use {_IN_WORDS[best]}: the shared basis is {worse} it"
+        return f"; {_IN_WORDS[best]} does as well as the shared basis"
 
     def named(self, labels: Sequence[Hashable]) -> str:
         """Return how many tasks these are, and the first few with their change of error."""
@@ -152,11 +214,12 @@ class Sharing:
         more = ", ..." if len(labels) > _SHOWN else ""
         return f"{count}: squared error {change} by {shown}{more}"
 
-    def _bound(self, standard_error: float) -> float:
-        return float(stdtrit(self.counts.sum() - 1, _LEVEL)) * standard_error
+    def _least(self, names: Sequence[str]) -> str:
+        """Return the model with the least error."""
+        return min(names, key=lambda name: float(self.squared_errors[name].sum()))
 
-    def _clear(self, difference: float) -> bool:
-        return len(self.labels) > 1 and difference > self._bound(self.standard_error)
+    def _beats(self, name: str, other: str) -> bool:
+        return self.change(name, other).low > 0
 
     def _named_by(self, sizes: Floats, differences: Floats) -> tuple[Hashable, ...]:
         bounds = stdtrit(np.maximum(self.counts - 1, 1), _LEVEL) * self.standard_errors
@@ -176,5 +239,20 @@ class Sharing:
         )
 
 
+def _error(change: Change, other: str) -> str:
+    of = f"that of {_IN_WORDS[other]}" if other == "independent" else f"{_IN_WORDS[other]}'s"
+    return f"held-out squared error {change} {of}"
+
+
+def _instead(alone: str) -> str:
+    return "fit the tasks one by one" if alone == "independent" else "use each task's own mean"
+
+
 def _percent(gain: float) -> str:
-    return f"{abs(gain):.0%}" if np.isfinite(gain) else "far"
+    """Return a share in percent, with two digits below 10 %."""
+    size = 100 * abs(gain)
+    return f"{size:.2g}%" if size < 9.95 else f"{size:.0f}%" if np.isfinite(size) else "far"
+
+
+def _signed(share: float) -> str:
+    return f"{'-' if share < 0 else ''}{_percent(share)}"

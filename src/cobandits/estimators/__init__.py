@@ -15,6 +15,7 @@ from cobandits.errors import ConfigurationError
 from cobandits.estimators.altgd import AltGD
 from cobandits.estimators.altgdmin import AltGDMin, spectral_start
 from cobandits.estimators.base import Estimator
+from cobandits.estimators.common import CommonMean
 from cobandits.estimators.independent import Independent, Pooled
 from cobandits.estimators.lowrank import LowRank
 from cobandits.estimators.moments import MethodOfMoments
@@ -23,6 +24,7 @@ from cobandits.estimators.tracenorm import TraceNorm
 __all__ = [
     "AltGD",
     "AltGDMin",
+    "CommonMean",
     "Estimator",
     "Independent",
     "LowRank",

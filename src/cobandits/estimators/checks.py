@@ -17,6 +17,7 @@ __all__ = [
     "check_iterations",
     "check_positive",
     "check_rank",
+    "check_ridge",
     "check_rows",
     "check_truth",
     "starting_basis",
@@ -79,3 +80,10 @@ def check_at_least(name: str, value: float, bound: float) -> None:
     """Refuse a parameter below its bound, or not finite."""
     if not (np.isfinite(value) and value >= bound):
         raise ConfigurationError(f"{name} must be at least {bound} and finite, got {value}")
+
+
+def check_ridge(ridge: object, expected: str) -> None:
+    """Refuse a ridge that is not a number of at least 0."""
+    if isinstance(ridge, bool) or not isinstance(ridge, (int, float, np.number)):
+        raise ConfigurationError(f"ridge must be {expected}, got {ridge!r}")
+    check_at_least("ridge", float(ridge), 0)

@@ -8,10 +8,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
 from cobandits.estimators.base import Estimator, HistoryWriter, Solution, solved_directly
-from cobandits.estimators.checks import check_at_least, check_rows
+from cobandits.estimators.checks import check_ridge, check_rows
 from cobandits.kernels import RidgePenalty
 from cobandits.linalg import factor, solve_semidefinite
 from cobandits.randomness import RandomSource
@@ -53,7 +52,7 @@ class Independent(Estimator):
 
     def __post_init__(self) -> None:
         if self.ridge != "cv":
-            _check_ridge(self.ridge, "a number or 'cv'")
+            check_ridge(self.ridge, "a number or 'cv'")
 
     def _fit(
         self, tasks: TaskData, start: Estimate | None, rng: RandomSource, history: HistoryWriter
@@ -107,7 +106,7 @@ class Pooled(Estimator):
     ridge: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_ridge(self.ridge, "a number")
+        check_ridge(self.ridge, "a number")
 
     def _fit(
         self, tasks: TaskData, start: Estimate | None, rng: RandomSource, history: HistoryWriter
@@ -137,9 +136,3 @@ def _penalties(tasks: TaskData) -> Floats:
     resolved = float(np.sqrt(np.finfo(tasks.dtype).eps))  # smaller ones are lost in rounding
     shares = 10.0 ** np.arange(3, np.log10(resolved) - 0.5, -0.5)
     return np.asarray(tasks.n_rows / tasks.n_tasks * shares)
-
-
-def _check_ridge(ridge: object, expected: str) -> None:
-    if isinstance(ridge, bool) or not isinstance(ridge, (int, float, np.number)):
-        raise ConfigurationError(f"ridge must be {expected}, got {ridge!r}")
-    check_at_least("ridge", float(ridge), 0)

@@ -8,18 +8,22 @@ Both are single-threaded: what is parallel is the level above, processes over tr
 
 from cobandits.kernels.batches import chunks, turns
 from cobandits.kernels.grams import gram_least_squares, gram_residuals, gram_ridge
+from cobandits.kernels.marginal import Marginal, gram_marginal, marginal
 from cobandits.kernels.normal import Fit, RidgePenalty
 from cobandits.kernels.rows import COMPILED, least_squares, pull_backs, residuals, ridge
 
 __all__ = [
     "COMPILED",
     "Fit",
+    "Marginal",
     "RidgePenalty",
     "chunks",
     "gram_least_squares",
+    "gram_marginal",
     "gram_residuals",
     "gram_ridge",
     "least_squares",
+    "marginal",
     "pull_backs",
     "residuals",
     "ridge",

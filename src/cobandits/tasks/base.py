@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cobandits.errors import DataError, UnknownTaskError
 from cobandits.frames import Frame, columns_of, read_frame
-from cobandits.kernels import Fit, RidgePenalty
+from cobandits.kernels import Fit, Marginal, RidgePenalty
 from cobandits.tasks.checks import Codes, Floats, Labels, checked_rows, encoded
 
 __all__ = ["Averages", "TaskData"]
@@ -253,8 +253,15 @@ class TaskData(ABC):
         """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
 
     @abstractmethod
-    def ridge(self, penalty: RidgePenalty) -> Floats:
-        """Return each task's ridge regression, (d, T); see :func:`cobandits.kernels.ridge`."""
+    def ridge(self, penalty: RidgePenalty, centre: Floats | None = None) -> Floats:
+        """Return each task's ridge regression, (d, T); see :func:`cobandits.kernels.ridge`.
+
+        It shrinks theta to ``centre``, (d,), or to 0.
+        """
+
+    @abstractmethod
+    def marginal(self, variances: Floats) -> Marginal:
+        """Return the likelihood's sums if thetas vary; see :class:`cobandits.kernels.Marginal`."""
 
     # ---- what needs single rows: refused where there are none
 

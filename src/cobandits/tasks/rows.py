@@ -132,6 +132,13 @@ class TaskRows(TaskData):
         part._merge()
         return part
 
+    def rewards_alone(self) -> TaskRows:
+        """Return the same rewards with one feature that is 1 in every row."""
+        alone = TaskRows(1)
+        alone._append(np.ones((self.n_rows, 1)), self.rewards, self.owners, self.labels)
+        alone._merge()
+        return alone
+
     def leave_one_out_errors(self, penalties: Floats, units: Floats) -> Floats:
         """Return the squared leave-one-out error of ridge regression per task, by penalty."""
         errors = np.zeros(len(penalties))
@@ -229,9 +236,16 @@ class TaskRows(TaskData):
             total += Phi.T @ Phi
         return total
 
-    def ridge(self, penalty: kernels.RidgePenalty) -> Floats:
-        """Return each task's ridge regression, (d, T); see :func:`cobandits.kernels.ridge`."""
-        return kernels.ridge(self.rows, self.rewards, self.offsets, penalty)
+    def ridge(self, penalty: kernels.RidgePenalty, centre: Floats | None = None) -> Floats:
+        """Return each task's ridge regression, (d, T), shrunken to ``centre``, (d,), or to 0."""
+        if centre is None:
+            return kernels.ridge(self.rows, self.rewards, self.offsets, penalty)
+        rest = self.rewards - self.rows @ centre
+        return kernels.ridge(self.rows, rest, self.offsets, penalty) + centre[:, None]
+
+    def marginal(self, variances: Floats) -> kernels.Marginal:
+        """Return the likelihood's sums if thetas vary; see :class:`cobandits.kernels.Marginal`."""
+        return kernels.marginal(self.rows, self.rewards, self.offsets, variances)
 
     def compact(self) -> TaskData:
         """Return the data in the smaller form: as they are, or as statistics."""

@@ -167,9 +167,18 @@ class TaskStatistics(TaskData):
         """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
         return np.asarray(self._part("grams").sum(axis=0))
 
-    def ridge(self, penalty: kernels.RidgePenalty) -> Floats:
-        """Return each task's ridge regression, (d, T); see :func:`cobandits.kernels.ridge`."""
-        return kernels.gram_ridge(self._part("grams"), self._part("moments"), penalty)
+    def ridge(self, penalty: kernels.RidgePenalty, centre: Floats | None = None) -> Floats:
+        """Return each task's ridge regression, (d, T), shrunken to ``centre``, (d,), or to 0."""
+        grams, moments = self._part("grams"), self._part("moments")
+        if centre is None:
+            return kernels.gram_ridge(grams, moments, penalty)
+        return kernels.gram_ridge(grams, moments - grams @ centre, penalty) + centre[:, None]
+
+    def marginal(self, variances: Floats) -> kernels.Marginal:
+        """Return the likelihood's sums if thetas vary; see :class:`cobandits.kernels.Marginal`."""
+        return kernels.gram_marginal(
+            self._part("grams"), self._part("moments"), self.squares, variances
+        )
 
     def leave_one_out_errors(self, penalties: Floats, units: Floats) -> Floats:
         """Refuse: there are no rows to leave out."""

@@ -1,0 +1,79 @@
+"""What all fields have in common: columns of a fixed number, and what a missing value means."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.errors import ConfigurationError
+from cobandits.schema.values import Problems, Values
+
+__all__ = ["Doubles", "Field"]
+
+Doubles = NDArray[np.float64]
+Missing = Literal["indicator", "fill", "error"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field(ABC):
+    """A field of a row: its columns have a fixed number, whatever the values.
+
+    ``missing`` says what a missing value means: ``"indicator"`` adds a column that is 1 where
+    the value is missing and the others are at their usual value; ``"fill"`` does the second
+    alone; ``"error"`` refuses it.
+    """
+
+    kind: ClassVar[str]  # in JSON
+
+    missing: Missing = "indicator"
+
+    def __post_init__(self) -> None:
+        if self.missing not in ("indicator", "fill", "error"):
+            raise ConfigurationError(
+                f"missing must be 'indicator', 'fill' or 'error', got {self.missing!r}"
+            )
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return len(self.names(""))
+
+    def names(self, field: str) -> tuple[str, ...]:
+        """Return the names of the columns of a field with this name."""
+        shown = self._names(field)
+        return (*shown, f"{field} is missing") if self.missing == "indicator" else shown
+
+    def encode(self, field: str, values: Values, problems: Problems) -> Doubles:
+        """Return the columns, (n, width); what cannot be encoded goes to ``problems``."""
+        if self.missing == "error" and values.missing.any():
+            count = int(values.missing.sum())
+            text = f"{count} value{' is' if count == 1 else 's are'} missing"
+            problems.add(field, f"{text}, and none may be")
+        out = np.zeros((len(values.cells), self.width))
+        shown = self._encode(field, values, problems)  # 0 where missing
+        out[:, : shown.shape[1]] = shown
+        if self.missing == "indicator":
+            out[:, -1] = values.missing
+        return out
+
+    @abstractmethod
+    def _names(self, field: str) -> tuple[str, ...]:
+        """Return the names of the columns without the indicator."""
+
+    @abstractmethod
+    def _encode(self, field: str, values: Values, problems: Problems) -> Doubles:
+        """Return the columns without the indicator."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the field as JSON can hold it, without what is as by default."""
+        given = {
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.default is MISSING or getattr(self, one.name) != one.default
+        }
+        listed = {k: list(v) if isinstance(v, tuple) else v for k, v in given.items()}
+        return {"type": self.kind, **listed}

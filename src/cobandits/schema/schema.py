@@ -1,0 +1,207 @@
+"""The schema: which fields there are, how they cross, and the vectors that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.errors import ConfigurationError
+from cobandits.schema.base import Field
+from cobandits.schema.fields import KINDS
+from cobandits.schema.inference import infer_fields
+from cobandits.schema.values import Problems, Rows, columns_of_rows, values_of
+
+__all__ = ["Schema"]
+
+Doubles = NDArray[np.float64]
+Cross = tuple[str, str]
+
+_VERSION = 1  # of the JSON
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """Turns named values into vectors of a fixed dimension.
+
+    Parameters
+    ----------
+    arm
+        What is known of an arm, or of a row of a table, by name: columns of their own.
+    context
+        What all arms of a request have in common. Alone it would add the same to each arm of a
+        linear model, so it has columns only where it is crossed with a field of the arms.
+    crosses
+        Pairs of fields whose columns are multiplied, each with each; ``"all"`` crosses every
+        field of the context with every field of an arm.
+
+    Examples
+    --------
+    >>> from cobandits.schema import Category, Number
+    >>> schema = Schema(
+    ...     context={"rain": Number(missing="error")},
+    ...     arm={"kind": Category(values=("tea", "cola"), unknown="error", missing="error")},
+    ...     crosses="all",
+    ... )
+    >>> schema.names
+    ('kind=tea', 'kind=cola', 'rain * kind=tea', 'rain * kind=cola')
+    >>> schema.encode([{"kind": "cola"}], context={"rain": 3}).tolist()
+    [[0.0, 1.0, 0.0, 3.0]]
+    """
+
+    arm: Mapping[str, Field]
+    context: Mapping[str, Field] = field(default_factory=dict)
+    crosses: Sequence[Cross] | Literal["all"] = ()
+
+    def __post_init__(self) -> None:
+        both = sorted(set(self.arm) & set(self.context))
+        if both:
+            raise ConfigurationError(f"fields of context and arm alike: {', '.join(both)}")
+        for pair in self._pairs:
+            unknown = [name for name in pair if name not in self.fields]
+            if unknown:
+                raise ConfigurationError(
+                    f"a cross names two fields, got {pair}; there are: {', '.join(self.fields)}"
+                )
+        if not self.names:
+            raise ConfigurationError("a schema needs at least one field of an arm, or a cross")
+
+    @classmethod
+    def infer(
+        cls,
+        rows: Rows,
+        *,
+        categorical: Sequence[str] = (),
+        dates: Sequence[str] = (),
+        missing: Literal["indicator", "mean"] = "indicator",
+        standardise: bool = False,
+    ) -> Schema:
+        """Return a first schema for rows like these; see :func:`cobandits.schema.infer_fields`.
+
+        >>> Schema.infer([{"price": 3.5, "kind": "hot"}, {"price": 2, "kind": "cold"}]).names
+        ('price', 'kind=cold', 'kind=hot')
+        """
+        found = infer_fields(
+            rows,
+            categorical=categorical,
+            dates=dates,
+            missing=missing,
+            standardise=standardise,
+        )
+        return cls(arm=found.fields)
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """All fields by name: those of an arm, then those of the context."""
+        return {**self.arm, **self.context}
+
+    @property
+    def _pairs(self) -> Sequence[Cross]:
+        if self.crosses == "all":
+            return [(one, other) for one in self.context for other in self.arm]
+        return [(str(one), str(other)) for one, other in self.crosses]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        of = {name: one.names(name) for name, one in self.fields.items()}
+        crossed = (f"{a} * {b}" for one, two in self._pairs for a in of[one] for b in of[two])
+        return (*(column for name in self.arm for column in of[name]), *crossed)
+
+    @property
+    def dim(self) -> int:
+        """The number of columns."""
+        return len(self.names)
+
+    def encode(self, rows: Rows, context: Mapping[str, object] | None = None) -> Doubles:
+        """Return one vector per row, (n, dim).
+
+        Parameters
+        ----------
+        rows
+            A frame, a mapping of columns, or a sequence of rows: of arms, if a ``context`` is
+            given, else with the fields of the context too. A field that a row lacks is missing.
+        context
+            The same for all rows.
+        """
+        parts = self._parts(rows, context)
+        shown = [parts[name] for name in self.arm]
+        for one, two in self._pairs:
+            product = parts[one][:, :, None] * parts[two][:, None, :]
+            shown.append(product.reshape(len(product), -1))
+        return np.concatenate(shown, axis=1)
+
+    def _parts(self, rows: Rows, context: Mapping[str, object] | None) -> dict[str, Doubles]:
+        """Return the columns of each field, (n, width); refuse all that is wrong at once."""
+        problems = Problems()
+        names = self.fields if context is None else self.arm
+        columns = columns_of_rows(rows, list(names))
+        n = len(next(iter(columns.values())).cells) if columns else len(rows)
+        if context is not None:
+            for name in sorted(set(context) - set(self.context)):
+                problems.add(name, f"unknown; the context has: {', '.join(self.context)}")
+            columns |= {name: values_of([context.get(name)]) for name in self.context}
+        parts = {
+            name: one.encode(name, columns[name], problems) for name, one in self.fields.items()
+        }
+        problems.refuse()
+        return {
+            name: np.repeat(part, n, axis=0)
+            if context is not None and name in self.context
+            else part
+            for name, part in parts.items()
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as JSON can hold it."""
+        crosses = self.crosses if self.crosses == "all" else [list(pair) for pair in self._pairs]
+        return {
+            "version": _VERSION,
+            "context": {name: one.to_dict() for name, one in self.context.items()},
+            "arm": {name: one.to_dict() for name, one in self.arm.items()},
+            "crosses": crosses,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Schema:
+        """Read what :meth:`to_dict` returned, or what a user wrote; refuse what is not known."""
+        unknown = sorted(set(given) - {"version", "context", "arm", "crosses"})
+        if unknown:
+            raise ConfigurationError(
+                f"unknown {', '.join(unknown)} in a schema; it has context, arm and crosses"
+            )
+        if given.get("version", _VERSION) != _VERSION:
+            raise ConfigurationError(
+                f"a schema of version {given['version']}; this release reads {_VERSION}"
+            )
+        problems: list[str] = []
+        groups = {
+            group: {name: _field(name, one, problems) for name, one in given.get(group, {}).items()}
+            for group in ("context", "arm")
+        }
+        if problems:
+            raise ConfigurationError("; ".join(problems))
+        crosses = given.get("crosses", ())
+        pairs = crosses if crosses == "all" else tuple((str(a), str(b)) for a, b in crosses)
+        read = {group: {k: v for k, v in ones.items() if v} for group, ones in groups.items()}
+        return cls(arm=read["arm"], context=read["context"], crosses=pairs)
+
+
+def _field(name: str, given: Mapping[str, Any], problems: list[str]) -> Field | None:
+    """Return a field from its JSON, or None and a problem."""
+    kind: Callable[..., Field] | None = KINDS.get(str(given.get("type")))
+    if kind is None:
+        problems.append(
+            f"{name}: type must be one of {', '.join(KINDS)}, got {given.get('type')!r}"
+        )
+        return None
+    options = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items() if k != "type"}
+    try:
+        return kind(**options)
+    except (TypeError, ConfigurationError) as error:
+        problems.append(f"{name}: {str(error).partition('__init__() ')[2] or error}")
+        return None
