@@ -19,6 +19,7 @@ from benchmarks.references import STEP, stacked
 from benchmarks.report import Section, Table
 from cobandits.estimators import AltGDMin
 from cobandits.kernels import Fit
+from cobandits.tasks import TaskFit
 
 __all__ = ["cholesky_solve", "fused_pass", "numba_iteration", "section"]
 
@@ -105,7 +106,7 @@ def numba_iteration(compiled: Pass, case: Case) -> Callable[[], Floats]:
 
     def iteration() -> Floats:
         compiled(Phi, y, B, A, W, G)
-        return estimator._step(B, Fit(W.T, G.T @ W, no_costs), tasks)
+        return estimator._step(B, TaskFit.of(Fit(W.T, G.T @ W, no_costs), tasks.counts), tasks)
 
     return iteration
 

@@ -13,7 +13,7 @@ import scipy.optimize
 
 from cobandits import kernels
 from cobandits.kernels import Fit, RidgePenalty, batches
-from cobandits.tasks import TaskRows
+from cobandits.tasks import TaskFit, TaskRows
 from tests.support import Floats, Real, of_type
 
 Offsets = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -68,7 +68,7 @@ def literal(data: Sample, B: Floats, ridge: RidgePenalty) -> Fit:
     return Fit(np.column_stack(W), gradient, np.array(costs))
 
 
-def check_fit(found: Fit, expected: Fit, tolerance: float) -> None:
+def check_fit(found: Fit | TaskFit, expected: Fit | TaskFit, tolerance: float) -> None:
     for name in ("weights", "gradient", "costs"):
         mine, right = getattr(found, name), getattr(expected, name)
         scale = max(1.0, float(np.abs(right).max()))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cobandits.errors import DataError, UnknownTaskError
 from cobandits.tasks import TaskData, TaskRows, TaskStatistics
+from cobandits.tasks.held import HeldTasks
 from tests.support import Floats, drawn, flat, parts
 
 kinds = pytest.mark.parametrize("kind", [TaskRows, TaskStatistics])
@@ -462,9 +463,9 @@ def test_many_tasks_that_come_one_by_one(kind: Kind) -> None:
 
 def test_there_are_two_kinds_to_make() -> None:
     with pytest.raises(TypeError, match="make a TaskRows, or a TaskStatistics"):
-        TaskData.from_arrays(*numbers(2, 2), ["a", "b"])
+        HeldTasks.from_arrays(*numbers(2, 2), ["a", "b"])
     with pytest.raises(TypeError, match="make a TaskRows, or a TaskStatistics"):
-        TaskData.from_stacked(np.ones((2, 3, 4)), np.ones((2, 3)))
+        HeldTasks.from_stacked(np.ones((2, 3, 4)), np.ones((2, 3)))
 
 
 @pytest.mark.parametrize("unit", ["D", "s", "us", "ns"])

@@ -17,9 +17,10 @@ from cobandits.frames import INTERCEPT, Frame, features_of
 from cobandits.labels import decoded_label, encoded_label
 from cobandits.linalg import procrustes
 from cobandits.schema import Schema
+from cobandits.tasks import TaskData
 from cobandits.tasks.checks import check_finite
 
-__all__ = ["Estimate", "History", "Status"]
+__all__ = ["Estimate", "History", "Status", "check_finite_factor"]
 
 Floats = NDArray[np.floating]
 
@@ -87,12 +88,8 @@ class Estimate:
                 f"expected basis (d, r), weights (r, T) and T labels, got {self.basis.shape}, "
                 f"{self.weights.shape} and {len(self.labels)}"
             )
-        for name in ("basis", "weights"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise DataError(
-                    f"the {name} must be finite, got a NaN or an infinite value; "
-                    "if a fit gave it, scale the features and rewards to about 1"
-                )
+        check_finite_factor("basis", self.basis)
+        check_finite_factor("weights", self.weights)
         if len(self._codes) < len(self.labels):
             raise DataError(
                 f"expected {len(self.labels)} different labels, one per task, "
@@ -176,6 +173,10 @@ class Estimate:
         Theta[:, known] = self.basis @ self.weights[:, self.codes([labels[i] for i in known])]
         return Theta
 
+    def theta_for(self, tasks: TaskData) -> Floats:
+        """Return theta for the labels of ``tasks``, (d, T); zero for those not fitted."""
+        return self.basis @ tasks.columns_of(self.labels, self.weights)
+
     def aligned_to(self, other: Estimate) -> Estimate:
         """Return the same theta in the basis nearest to that of ``other`` (Procrustes).
 
@@ -243,3 +244,12 @@ def _is_hashable(label: object) -> bool:
     except TypeError:
         return False
     return True
+
+
+def check_finite_factor(name: str, values: Floats) -> None:
+    """Refuse a basis or weights that are not finite."""
+    if not np.isfinite(values).all():
+        raise DataError(
+            f"the {name} must be finite, got a NaN or an infinite value; "
+            "if a fit gave it, scale the features and rewards to about 1"
+        )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+import io
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from numbers import Real
@@ -24,6 +25,7 @@ __all__ = [
     "feature_columns",
     "features_of",
     "is_nan",
+    "parquet_bytes",
     "plain_labels",
     "read_frame",
 ]
@@ -88,10 +90,7 @@ def read_frame(path: str | Path) -> Frame:
         raise DataError(f"{path.name}: expected a file that ends in {known}")
     if not path.is_file():
         raise DataError(f"there is no file {path}; check the path")
-    try:
-        polars = importlib.import_module("polars")
-    except ImportError as error:
-        raise MissingExtraError("polars", "data") from error
+    polars = _polars()
     try:
         if suffix in _PARQUET:
             frame: Frame = polars.read_parquet(path)
@@ -127,6 +126,20 @@ def _check_separator(path: Path, separator: str) -> None:
             f"{path.name} has {names[other]} between columns, expected {names[separator]}; "
             "write it with commas as .csv or with tabs as .tsv"
         )
+
+
+def _polars() -> ModuleType:
+    try:
+        return importlib.import_module("polars")
+    except ImportError as error:
+        raise MissingExtraError("polars", "data") from error
+
+
+def parquet_bytes(columns: Mapping[str, Sequence[Any] | NDArray[Any]]) -> bytes:
+    """Return a table as the content of a Parquet file."""
+    buffer = io.BytesIO()
+    _polars().DataFrame(dict(columns)).write_parquet(buffer)
+    return buffer.getvalue()
 
 
 def columns_of(

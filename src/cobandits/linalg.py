@@ -17,14 +17,16 @@ __all__ = [
     "orthonormal",
     "procrustes",
     "solve_semidefinite",
+    "spectral_norm",
     "subspace_distance",
     "top_left_vectors",
+    "triangle",
 ]
 
 Floats = NDArray[np.floating]
 
 _SPARE_DIRECTIONS = 8  # extra directions, which speed up subspace iteration
-_SUBSPACE_ITERATIONS = 4
+_SUBSPACE_ITERATIONS = 5
 _SMALL = 16  # triangular matrices below this size are inverted in one call
 
 
@@ -52,7 +54,7 @@ def top_left_vectors(M: Floats, r: int) -> Floats:
     Directions with singular values below 1e-8 of the largest are not resolved.
     """
     d, T = M.shape
-    if d <= T:
+    if d <= T or not isinstance(M, np.ndarray):  # columns on several nodes have one Gram matrix
         _, vectors = scipy.linalg.eigh(M @ M.T, subset_by_index=(d - r, d - 1))
         return np.asarray(vectors[:, ::-1])
     _, vectors = scipy.linalg.eigh(M.T @ M, subset_by_index=(T - r, T - 1))
@@ -68,11 +70,30 @@ def leading_left_vectors(M: Floats, r: int) -> Floats:
     width = r + _SPARE_DIRECTIONS
     if 2 * width > min(M.shape):
         return top_left_vectors(M, r)
-    Q = orthonormal(M @ np.random.default_rng(0).standard_normal((M.shape[1], width)))
+    Q: Floats = np.random.default_rng(0).standard_normal((M.shape[0], width))
     for _ in range(_SUBSPACE_ITERATIONS):
         Q = orthonormal(M @ (M.T @ Q))
     P = Q.T @ M
     return np.asarray(Q @ np.linalg.eigh(P @ P.T)[1][:, : -r - 1 : -1])
+
+
+def spectral_norm(M: Floats) -> float:
+    """Return the largest singular value of ``M``, (d, T).
+
+    >>> spectral_norm(np.diag([1.0, -3.0]))
+    3.0
+    """
+    return float(np.linalg.norm(triangle(M), 2))
+
+
+def triangle(M: Floats) -> Floats:
+    """Return the triangle ``R`` with ``R'R = M M'``, for ``M`` (d, T), as (min(d, T), d).
+
+    It has the singular values and the left singular vectors of ``M``, in a size that does not
+    depend on T, and keeps their precision. Columns on several nodes are decomposed node by node
+    (TSQR).
+    """
+    return np.asarray(np.linalg.qr(M.T, mode="r"))
 
 
 def largest_eigenvalue(M: Floats) -> float:
@@ -197,5 +218,6 @@ def factor(Theta: Floats, rank: int | None = None) -> tuple[Floats, Floats]:
 
     The columns of ``B`` are left singular vectors in falling order.
     """
-    U, s, Vt = np.linalg.svd(Theta, full_matrices=False)
-    return U[:, :rank], s[:rank, None] * Vt[:rank]
+    U, _, _ = np.linalg.svd(triangle(Theta).T, full_matrices=False)
+    B = np.ascontiguousarray(U[:, :rank])
+    return B, B.T @ Theta

@@ -107,7 +107,7 @@ class AltGD(Estimator):
         """
         if start is not None:
             starting_basis(start, tasks, self.rank)
-            B, W = balanced(start.theta_of(tasks.labels) * cost.roots, self.rank)
+            B, W = balanced(start.theta_for(tasks) * cost.roots, self.rank)
             lengths = np.linalg.norm(W, axis=1) ** 2  # the singular values
             if lengths[-1] > _DEFICIENT * lengths[0]:
                 return B, W

@@ -18,10 +18,9 @@ from cobandits.estimators.checks import (
     check_positive,
     starting_basis,
 )
-from cobandits.kernels import Fit
 from cobandits.linalg import largest_eigenvalue, orthonormal, top_left_vectors
 from cobandits.randomness import RandomSource, generator
-from cobandits.tasks import TaskData
+from cobandits.tasks import TaskData, TaskFit
 
 __all__ = ["AltGDMin", "spectral_start"]
 
@@ -134,7 +133,7 @@ class AltGDMin(Estimator):
         for iteration in range(self.iterations + 1):
             last = iteration == self.iterations
             fit = (tasks if last else samples.for_weights(iteration)).least_squares(B)
-            cost = float(fit.costs.sum())
+            cost = fit.cost
             if not (last and self.split):  # the cost on all rows is not comparable
                 history.note(cost, B, fit.weights)
             if iteration == 0 and not self.split:
@@ -155,11 +154,12 @@ class AltGDMin(Estimator):
         advice = "raise iterations, or use LowRank, which needs fewer"
         return B, ended("limit", advice, self.iterations)
 
-    def _step(self, B: Floats, fit: Fit, rows: TaskData) -> Floats:
+    def _step(self, B: Floats, fit: TaskFit, rows: TaskData) -> Floats:
         """Return the basis after one gradient step on ``rows`` and QR."""
         W = fit.weights
-        gradient = rows.residuals(B @ W)[0] @ W.T if self.split else fit.gradient
-        weighted = W * rows.counts @ W.T  # (r, r)
+        gradient, weighted = fit.gradient, fit.weighted
+        if self.split:
+            gradient, weighted = rows.residuals(B @ W)[0] @ W.T, W * rows.counts @ W.T
         curvature = largest_eigenvalue(weighted)  # n sigma_max(W)^2 for equal n
         if curvature <= 0:  # all weights are zero: so is the gradient
             return B

@@ -6,6 +6,7 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +17,8 @@ from cobandits.estimators.checks import check_rank, check_rows, check_truth
 from cobandits.linalg import factor
 from cobandits.metrics import relative_error
 from cobandits.randomness import RandomSource
-from cobandits.tasks import TaskData
+from cobandits.spread_estimate import SpreadEstimate
+from cobandits.tasks import SpreadTasks, TaskData
 
 __all__ = [
     "Estimator",
@@ -168,14 +170,18 @@ def _estimate(tasks: TaskData, found: Solution, estimator: str, rank: int | None
     each with its largest entry positive, so that equal fits give equal arrays.
     """
     message = "; ".join([found.status.message, *_cautions(tasks, rank)])
-    U, scaled = factor(np.asarray(found.weights, np.float64))
+    U, scaled = factor(found.weights.astype(np.float64))
     basis = np.asarray(found.basis, np.float64) @ U
     signs = np.sign(basis[np.abs(basis).argmax(axis=0), np.arange(basis.shape[1])])
     signs[signs == 0] = 1
-    return Estimate(
+    kind: Callable[..., Estimate]
+    if isinstance(tasks, SpreadTasks):  # weights and labels stay on the nodes
+        kind = partial(SpreadEstimate, tasks=tasks)
+    else:
+        kind = partial(Estimate, labels=tasks.labels)
+    return kind(
         basis=basis * signs,
-        weights=scaled * signs[:, None],
-        labels=tasks.labels,
+        weights=tasks.kept(scaled * signs[:, None]),
         status=replace(found.status, message=message),
         history=found.history.history(),
         estimator=estimator,
@@ -187,7 +193,7 @@ def _cautions(tasks: TaskData, rank: int | None) -> list[str]:
     """Return what a user should know about data that can be fitted but say little."""
     if not tasks.squares.any():
         return ["all rewards are 0, so theta is 0: check the reward column"]
-    short = 0 if rank is None else int(np.count_nonzero(tasks.counts < rank))
+    short = 0 if rank is None else int((tasks.counts < rank).sum())
     if short:
         return [f"tasks with fewer rows than rank {rank}: {short}; add rows or lower rank"]
     return []

@@ -57,10 +57,11 @@ class FactoredCost:
     def at(self, B: Floats, W: Floats) -> FactoredPoint:
         """Return the point with its gradient and costs, which may be infinite."""
         G, costs = self.tasks.residuals(B @ (W / self.roots))
+        gradient = self.tasks.kept(G / (self.size * self.roots))
         residual = float(costs.sum())
         D = B.T @ B - W @ W.T
         value = residual / (2 * self.size) + float(np.vdot(D, D)) / 8
-        return FactoredPoint(B, W, G / (self.size * self.roots), residual, value)
+        return FactoredPoint(B, W, gradient, residual, value)
 
     def stepped(self, point: FactoredPoint, step: float) -> FactoredPoint:
         """Return the point after one gradient step in both factors.
@@ -75,13 +76,13 @@ class FactoredCost:
         rate, D = step / curvature, BB - WW
         with np.errstate(over="ignore", invalid="ignore"):
             B_next = B - rate * (G @ W.T + B @ D / 2)
-            W_next = W - rate * (B.T @ G - D @ W / 2)
+            W_next = self.tasks.kept(W - rate * (B.T @ G - D @ W / 2))
             trial = self.at(B_next, W_next)
         return trial if np.isfinite(trial.value) else trial._replace(value=np.inf)
 
     def precision(self, point: FactoredPoint) -> float:
         """Return the rounding error of the value."""
-        relative = 100 * float(np.finfo(point.gradient.dtype).eps) * point.value
+        relative = 100 * float(np.finfo(self.tasks.dtype).eps) * point.value
         return max(relative, self.rounding / (2 * self.size))
 
 

@@ -63,7 +63,7 @@ class Independent(Estimator):
             message = f"ridge {share:.3g} times the features' mean squares"
         else:
             ridge, message = self.ridge, f"ridge {self.ridge:.3g}"
-        B, W = factor(np.asarray(tasks.ridge(ridge), np.float64))
+        B, W = factor(tasks.kept(tasks.ridge(ridge).astype(np.float64)))
         cost = _cost(tasks, B @ W, B @ W, ridge)
         return solved_directly(B, W, cost, history, f", with {message}")
 
@@ -112,21 +112,21 @@ class Pooled(Estimator):
         self, tasks: TaskData, start: Estimate | None, rng: RandomSource, history: HistoryWriter
     ) -> Solution:
         B, length = factor(_pooled(tasks, self.ridge))  # (d, 1), (1, 1)
-        W = np.repeat(length, tasks.n_tasks, axis=1)
+        W = tasks.repeated(length[:, 0])
         cost = _cost(tasks, B @ W, B @ length, self.ridge)
         return solved_directly(B, W, cost, history, f", with ridge {self.ridge:.3g}")
 
 
 def _cost(tasks: TaskData, Theta: Floats, charged: Floats, ridge: RidgePenalty) -> float:
     """Return the squared residuals of ``Theta`` plus the ridge term of the ``charged`` columns."""
-    shrinkage = np.sum(np.reshape(ridge, (-1, 1)) * charged**2)
+    shrinkage = (np.reshape(ridge, (-1, 1)) * charged**2).sum()
     return float(tasks.residuals(Theta)[1].sum() + shrinkage)
 
 
 def _pooled(tasks: TaskData, ridge: float) -> Floats:
     """Return the theta that fits the rows of all tasks together, (d, 1)."""
     moments = tasks.moments()  # (d, T), as exact as the rows
-    tolerance = tasks.dim * max(float(np.finfo(moments.dtype).eps), _RESOLVED)
+    tolerance = tasks.dim * max(float(np.finfo(tasks.dtype).eps), _RESOLVED)
     M = tasks.gram() + ridge * np.eye(tasks.dim)
     return solve_semidefinite(M[None], moments.sum(axis=1)[None], tolerance).T
 

@@ -149,7 +149,7 @@ class LowRank(Estimator):
             found = self._roughly(cost, B)
             score = max(found.cost, rounding) / (1 - _COUNTED * parameters / n) ** 2
             best = min(best, (score, rank, found.basis), key=lambda candidate: candidate[0])
-            G, _ = tasks.residuals(found.basis @ found.weights)
+            G = tasks.kept(tasks.residuals(found.basis @ found.weights)[0])
             is_noise = cost.scaling.strength(G) <= found.cost / (n - parameters)
             exhausted = rank >= best[1] + _PATIENCE and is_noise
             if exhausted or rank == largest or found.cost <= rounding:
@@ -183,7 +183,7 @@ class LowRank(Estimator):
             found = self._roughly(Projection.of(tasks, ridge), B)
             B, Theta = found.basis, found.basis @ found.weights
             noise = float(tasks.residuals(Theta)[1].sum()) / spare
-            signal = float(np.mean(scale @ Theta**2)) / rank
+            signal = float((scale @ Theta**2).sum()) / tasks.n_tasks / rank
             if signal > 0:
                 ridge = noise / signal * scale
         return B, ridge
@@ -204,14 +204,15 @@ class LowRank(Estimator):
 
         found = descended(start)
         sizes = _sizes(found)
-        if sizes.max() <= _RUNAWAY * np.median(sizes):
+        if not _median_is_below(float(sizes.max()) / _RUNAWAY, sizes):
             return found
         held = Projection.of(cost.tasks, cost.ridge + cost.scaling.ridge(_HOLD)).descend(
             start, history.restarted(), iterations=self.iterations, tolerance=_ROUGH
         )
         found = descended(held.basis)
-        usual = _sizes(held).clip(min=np.median(_sizes(held)))
-        if (_sizes(found) <= _RUNAWAY * usual).all():
+        sizes, usual = _sizes(found), _sizes(held)
+        grown = sizes * (sizes > _RUNAWAY * usual)
+        if not _median_is_below(float(grown.max()) / _RUNAWAY, usual):
             return found
         advice = "a task's weights grow without bound; lower rank, add rows or set ridge"
         return held._replace(status=replace(held.status, outcome="refused", message=advice))
@@ -234,4 +235,13 @@ def _preference(found: Minimum) -> tuple[bool, float]:
 
 def _sizes(found: Minimum) -> Floats:
     """Return the norm of each task's weights, (T,)."""
-    return np.asarray(np.linalg.norm(found.weights, axis=0))
+    sizes: Floats = np.linalg.norm(found.weights, axis=0)
+    return sizes
+
+
+def _median_is_below(bound: float, sizes: Floats) -> bool:
+    """Return whether the median of ``sizes``, (T,), is below ``bound``, by counting.
+
+    NaNs count as below.
+    """
+    return not 2 * int((sizes >= bound).sum()) >= sizes.shape[0]

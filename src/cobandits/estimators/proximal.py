@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.errors import DataError
-from cobandits.linalg import factor
+from cobandits.linalg import spectral_norm, triangle
 from cobandits.randomness import generator
 from cobandits.tasks import TaskData
 
@@ -20,6 +20,7 @@ Floats = NDArray[np.floating]
 _CHECK_EVERY = 10  # iterations between two duality gaps
 _POWER_ITERATIONS = 30
 _MARGIN = 1.05  # on the curvature, which power iterations approach from below
+_ROUNDING = float(np.finfo(np.float64).eps)
 _GRAM_RESOLVES = 1e-5  # smallest singular value that a Gram matrix resolves, over the largest
 
 
@@ -55,8 +56,7 @@ class ProximalGradient:
 
     def begin(self, Theta: Floats) -> None:
         """Move to ``Theta``."""
-        left, right = factor(Theta, int(np.linalg.matrix_rank(Theta)))
-        self.point = self._at(left, right, float(np.linalg.norm(right, "nuc")))
+        self.point = self._at(*shrunk(Theta, 0.0))
         self._note(self.point)
 
     def descend(self, penalty: float, tolerance: float, limit: int) -> int:
@@ -85,14 +85,14 @@ class ProximalGradient:
         """
         Theta, gradient, loss = self.point.Theta, self.point.gradient, self.point.loss
         against = 2 * loss - float(np.vdot(gradient, Theta))  # <e, y> / n_rows
-        norm = float(np.linalg.norm(gradient, 2))
+        norm = spectral_norm(gradient)
         bound = penalty / norm if norm > 0 else np.inf
         s = float(np.clip(against / (2 * loss), -bound, bound)) if loss > 0 else 0.0
         return self.point.value(penalty) - (s * against - s**2 * loss)
 
     def is_done(self, penalty: float, tolerance: float) -> bool:
         """Return whether the gap is within the tolerance, or only rounding error."""
-        rounding = 10 * float(np.finfo(self.point.gradient.dtype).eps) * self._null_loss
+        rounding = 10 * float(np.finfo(self._tasks.dtype).eps) * self._null_loss
         return self.gap(penalty) <= max(tolerance * self.point.value(penalty), rounding)
 
     def _stepped(self, Y: Floats, gradient: Floats, penalty: float) -> Point:
@@ -100,27 +100,30 @@ class ProximalGradient:
         return self._at(*shrunk(descended, penalty / self._curvature))
 
     def _at(self, left: Floats, right: Floats, nuclear: float) -> Point:
-        Theta, n = left @ right, self._tasks.n_rows
+        n, right = self._tasks.n_rows, self._tasks.kept(right)
+        Theta = left @ right
         G, costs = self._tasks.residuals(Theta)
-        return Point(left, right, Theta, nuclear, G / n, float(costs.sum()) / (2 * n))
+        gradient = self._tasks.kept(G / n)
+        return Point(left, right, Theta, nuclear, gradient, float(costs.sum()) / (2 * n))
 
 
 def shrunk(Z: Floats, threshold: float) -> tuple[Floats, Floats, float]:
     """Return factors of ``Z`` with singular values lowered by ``threshold``, and their sum.
 
-    They come from the smaller Gram matrix, which is faster than an SVD, or from an SVD if the
-    threshold is too small for that.
+    They come from the smaller Gram matrix, which is faster than an SVD, or from a QR
+    decomposition if the threshold is too small for that.
     """
-    A = Z if Z.shape[0] >= Z.shape[1] else Z.T
-    values, V = np.linalg.eigh(A.T @ A)
+    if Z.shape[0] > Z.shape[1] and isinstance(Z, np.ndarray):
+        right, left, nuclear = shrunk(Z.T, threshold)
+        return left.T, right.T, nuclear
+    values, U = np.linalg.eigh(Z @ Z.T)
     s = np.sqrt(np.maximum(values, 0))
     if threshold < _GRAM_RESOLVES * s[-1]:
-        _, s, Vt = np.linalg.svd(A, full_matrices=False)
-        V = Vt.T
-    V, s = V[:, s > threshold], s[s > threshold]
-    U = A @ V * (1 - threshold / s)
-    nuclear = float(np.sum(s - threshold))
-    return (U, V.T, nuclear) if A is Z else (V, U.T, nuclear)
+        U, s, _ = np.linalg.svd(triangle(Z).T, full_matrices=False)
+        threshold = max(threshold, _ROUNDING * max(Z.shape) * float(s[0]))
+    U, s = U[:, s > threshold], s[s > threshold]
+    right = (1 - threshold / s)[:, None] * (U.T @ Z)
+    return U, right, float(np.sum(s - threshold))
 
 
 def largest_curvature(tasks: TaskData) -> float:
@@ -129,15 +132,14 @@ def largest_curvature(tasks: TaskData) -> float:
     By power iterations on all tasks at once. A product is a difference of gradients, at
     thetas that predict rewards of the usual size, so that no digits are lost.
     """
-    nothing = np.zeros((tasks.dim, tasks.n_tasks))
-    X = np.asarray(generator(None).standard_normal(nothing.shape))
+    X = tasks.repeated(generator(None).standard_normal(tasks.dim))
     with np.errstate(all="ignore"):  # what is not finite is refused below
         reward, feature = tasks.squares.sum() / tasks.n_rows, tasks.mean_squares().sum()
         size = np.sqrt(reward / feature) if reward > 0 and feature > 0 else 1.0
-        at_zero = tasks.residuals(nothing)[0].astype(np.float64)
+        at_zero = tasks.residuals(0 * X)[0].astype(np.float64)
         for _ in range(_POWER_ITERATIONS):
             lengths = np.linalg.norm(X, axis=0)
-            X = np.divide(X, lengths, out=nothing.copy(), where=lengths > 0)
+            X = X / (lengths + (lengths == 0))
             X = (tasks.residuals(size * X)[0] - at_zero) / size
         curvature = float(np.linalg.norm(X, axis=0).max()) / tasks.n_rows
     if not np.isfinite(curvature) or (curvature == 0 and tasks.moments().any()):

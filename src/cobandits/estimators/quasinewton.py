@@ -11,9 +11,15 @@ from scipy.linalg.lapack import dtrtrs
 
 from cobandits.estimate import Status
 from cobandits.estimators.base import HistoryWriter, ended
-from cobandits.kernels import Fit, RidgePenalty
-from cobandits.linalg import inverse_cholesky, inverse_definite, leading_left_vectors, orthonormal
-from cobandits.tasks import TaskData
+from cobandits.kernels import RidgePenalty
+from cobandits.linalg import (
+    inverse_cholesky,
+    inverse_definite,
+    leading_left_vectors,
+    orthonormal,
+    spectral_norm,
+)
+from cobandits.tasks import TaskData, TaskFit
 
 __all__ = ["Minimum", "Projection", "Scaling"]
 
@@ -59,7 +65,7 @@ class Projection:
 
     def at(self, B: Floats) -> float:
         """Return the cost at a basis."""
-        return float(self.tasks.least_squares(B, self.ridge).costs.sum())
+        return self.tasks.least_squares(B, self.ridge).cost
 
     def descend(
         self, start: Floats, history: HistoryWriter, *, iterations: int, tolerance: float
@@ -71,7 +77,7 @@ class Projection:
         units = self.scaling.units[:, None]  # (d, 1)
         B = np.ascontiguousarray(orthonormal(start * units))
         fit = self._scaled_fit(B)
-        cost = float(fit.costs.sum())
+        cost = fit.cost
         memory, rounding = _Memory(B.size), self.tasks.rounding
         iteration, status = 0, None
         while status is None:
@@ -79,7 +85,7 @@ class Projection:
             if cost <= rounding:
                 status = ended("converged", "the rows are fitted exactly", iteration)
                 continue
-            inverse = self.scaling.inverse(fit.weights)
+            inverse = self.scaling.inverse(fit.weighted)
             direction, decrease = memory.direction(fit.gradient, inverse)
             if decrease <= tolerance * cost:
                 status = ended("converged", "no step lowers the cost further", iteration)
@@ -101,7 +107,7 @@ class Projection:
         return self._minimum(B, fit, cost, status, history)
 
     def _minimum(
-        self, B: Floats, fit: Fit, cost: float, status: Status, history: HistoryWriter
+        self, B: Floats, fit: TaskFit, cost: float, status: Status, history: HistoryWriter
     ) -> Minimum:
         """Return the end of a descent, with an orthonormal basis for the features as they are."""
         units = self.scaling.units[:, None]
@@ -110,9 +116,9 @@ class Projection:
             weights = basis.T @ (B / units) @ fit.weights
             return Minimum(basis, weights, cost, status, history)
         final = self.tasks.least_squares(basis, self.ridge)  # of least norm in this basis
-        return Minimum(basis, final.weights, float(final.costs.sum()), status, history)
+        return Minimum(basis, final.weights, final.cost, status, history)
 
-    def _scaled_fit(self, B: Floats) -> Fit:
+    def _scaled_fit(self, B: Floats) -> TaskFit:
         """Return the best weights, their costs and half the gradient, for scaled features."""
         units = self.scaling.units[:, None]
         fit = self.tasks.least_squares(B / units, self.ridge)
@@ -120,16 +126,15 @@ class Projection:
 
     def _search(
         self, B: Floats, cost: float, direction: Floats, decrease: float
-    ) -> tuple[Floats, Fit, float] | None:
+    ) -> tuple[Floats, TaskFit, float] | None:
         """Return the first point along ``direction`` with a sufficiently lower cost."""
         length = 1.0
         for _ in range(_MOST_TRIALS):
             B_next = B + length * direction
             fit = self._scaled_fit(B_next)
-            cost_next = float(fit.costs.sum())
-            change = cost_next - cost
+            change = fit.cost - cost
             if change <= -_SUFFICIENT * length * decrease:
-                return B_next, fit, cost_next
+                return B_next, fit, fit.cost
             # the least point of the parabola through the two costs and the slope
             excess = change + 2 * length * decrease if np.isfinite(change) else np.inf
             length *= min(0.5, max(0.1, length * decrease / excess))
@@ -195,8 +200,8 @@ class Scaling:
     They are those of features divided by their root mean square.
     """
 
-    counts: NDArray[np.int64]  # (T,)
     units: Floats  # (d,), root mean squares of the features
+    tasks: TaskData
     moments: Floats  # (d, T), covariance of features and reward in each task
     inverse_root: Floats  # (d, d), S with S S' = inverse of the covariance
     inverse_moment: Floats  # (d, d), inverse of the mean of phi phi'
@@ -204,28 +209,28 @@ class Scaling:
     @classmethod
     def of(cls, tasks: TaskData, ridge: RidgePenalty = 0.0) -> Scaling:
         """Compute the moments over all tasks; a ridge counts like rows."""
-        counts, averages = tasks.counts, tasks.averages()
+        averages = tasks.averages()
         units = np.sqrt(np.where(averages.squares > 0, averages.squares, 1.0))
         means = averages.features / units[:, None]
-        between = (means * (counts / tasks.n_rows)) @ means.T
+        between = (means * (tasks.counts / tasks.n_rows)) @ means.T
         small = float(np.linalg.norm(between)) <= _SMALL_MEANS
         C = tasks.covariance(averages, centred=not small)
         C /= np.outer(units, units)
-        C[np.diag_indices(tasks.dim)] += _LIFT + ridge / (counts.mean() * units**2)
+        C[np.diag_indices(tasks.dim)] += _LIFT + ridge / (tasks.n_rows / tasks.n_tasks * units**2)
         S = inverse_cholesky(C)
         if not small:
             C += between
         return cls(
-            counts=counts,
+            tasks=tasks,
             units=units,
-            moments=averages.products - averages.features * averages.rewards,
+            moments=tasks.kept(averages.products - averages.features * averages.rewards),
             inverse_root=S,
             inverse_moment=S @ S.T if small else inverse_definite(C),
         )
 
     def ridge(self, share: float) -> Floats:
         """Return the ridge per feature, (d,), that weighs as this share of a task's rows."""
-        return np.asarray(share * self.counts.mean() * self.units**2)
+        return np.asarray(share * self.tasks.n_rows / self.tasks.n_tasks * self.units**2)
 
     def start(self, rank: int) -> Floats:
         """Return the top directions of the covariances of features and reward, (d, r).
@@ -248,14 +253,14 @@ class Scaling:
         such a matrix is near ``sqrt(v) (sqrt(d) + sqrt(T))``.
         """
         d, T = G.shape
-        whitened = self._whitened(G) / np.sqrt(np.maximum(self.counts, 1))
-        return float(np.linalg.norm(whitened, 2) / (np.sqrt(d) + np.sqrt(T))) ** 2
+        whitened = self._whitened(G) / np.sqrt(np.maximum(self.tasks.counts, 1))
+        return float(spectral_norm(whitened) / (np.sqrt(d) + np.sqrt(T))) ** 2
 
     def _whitened(self, moments: Floats) -> Floats:
         return self.inverse_root.T @ (moments / self.units[:, None])
 
-    def inverse(self, W: Floats) -> _Inverse:
-        """Return the approximate inverse Hessian at the weights ``W``."""
-        weighted = np.asarray(W * self.counts @ W.T, np.float64)  # (r, r)
+    def inverse(self, second_moment: Floats) -> _Inverse:
+        """Return the approximate inverse Hessian at weights with this ``W diag(n) W'``, (r, r)."""
+        weighted = np.array(second_moment, np.float64)
         weighted.flat[:: len(weighted) + 1] += _LIFT * weighted.trace() or 1.0
         return _Inverse(self.inverse_moment, np.linalg.inv(weighted))

@@ -21,7 +21,7 @@ from cobandits.estimators.checks import (
 )
 from cobandits.estimators.lowrank import LowRank
 from cobandits.estimators.proximal import ProximalGradient
-from cobandits.linalg import factor
+from cobandits.linalg import factor, spectral_norm
 from cobandits.randomness import RandomSource, generator
 from cobandits.tasks import TaskData
 
@@ -40,7 +40,7 @@ _STAGE_TOLERANCE = 0.1
 
 def largest_penalty(tasks: TaskData) -> float:
     """Return the smallest penalty with which theta is zero: ``|[Phi_t' y_t]_t|_op / n_rows``."""
-    return float(np.linalg.norm(tasks.moments(), 2)) / tasks.n_rows
+    return spectral_norm(tasks.moments()) / tasks.n_rows
 
 
 def theory_penalty(tasks: TaskData, noise_std: float) -> float:
@@ -132,10 +132,10 @@ class TraceNorm(Estimator):
         penalty, largest = self.choose_penalty(tasks, rng), largest_penalty(tasks)
         solver = ProximalGradient(tasks, lambda p: history.note(p.value(penalty), p.left, p.right))
         if start is not None and penalty < largest:
-            solver.begin(start.theta_of(tasks.labels))
+            solver.begin(start.theta_for(tasks))
             stages = [penalty]
         else:
-            solver.begin(np.zeros((tasks.dim, tasks.n_tasks)))
+            solver.begin(tasks.repeated(np.zeros(tasks.dim)))
             stages = _stages(largest, penalty)
         status = self._solve(solver, stages)
         point = solver.point
@@ -192,7 +192,7 @@ def _held_out_errors(training: TaskData, held: TaskData, path: Floats) -> Floats
     Once the errors rise, smaller penalties are not tried; their errors are infinite.
     """
     solver = ProximalGradient(training, lambda _: None)
-    solver.begin(np.zeros((training.dim, training.n_tasks)))
+    solver.begin(training.repeated(np.zeros(training.dim)))
     errors = np.full(len(path), np.inf)
     for k, penalty in enumerate(path):
         solver.descend(float(penalty), _PATH_TOLERANCE, _PATH_ITERATIONS)

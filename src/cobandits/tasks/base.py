@@ -2,49 +2,45 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from cobandits.errors import DataError, UnknownTaskError
-from cobandits.frames import Frame, columns_of, read_frame
-from cobandits.kernels import Fit, Marginal, RidgePenalty
-from cobandits.tasks.checks import Codes, Floats, Labels, checked_rows, encoded
+from cobandits.errors import DataError
+from cobandits.kernels import Marginal, RidgePenalty
+from cobandits.tasks.checks import Codes, Floats
+from cobandits.tasks.results import Averages, Scatter, TaskFit, TaskMeans
 
-__all__ = ["Averages", "TaskData"]
+__all__ = ["TaskData"]
 
 _CONSTANT = 1e-12  # variance, as a share of the mean square, below which a feature is constant
 _FREE = 1e-6  # share of the penalty that a constant feature pays
-
-
-class Averages(NamedTuple):
-    """Means over the rows of each task, and mean squares over all rows."""
-
-    features: Floats  # (d, T)
-    rewards: Floats  # (T,)
-    products: Floats  # (d, T), of feature times reward
-    squares: Floats  # (d,), mean square of each feature over all rows
+_KEPT = 0.8  # sampled correlations are shrunk to this share
+_RESOLVED_BY_ROWS = 1e-8  # share of a mean square; a smaller variance is lost in the subtraction
+_RESOLVED_BY_SUMS = 1e-12  # the same, where the sums are over all rows
+_ROWS_PER_FEATURE = 16  # sampled for a covariance that only scales features
 
 
 class TaskData(ABC):
-    """The data of many tasks: every row (``TaskRows``), or ``TaskStatistics`` of the rows.
+    """The data of many tasks: what estimators may ask of them, and nothing else.
 
-    Make one of the two with :meth:`from_arrays`, :meth:`from_stacked`, :meth:`from_frame`
-    or :meth:`from_file`; add rows with :meth:`add`; call :meth:`compact` to keep statistics
-    in place of rows where that is smaller.
+    ``TaskRows`` holds every row, ``TaskStatistics`` their sufficient statistics, and
+    ``SpreadTasks`` stands for data on several nodes. Single rows never leave an object: what
+    needs them (cross-validation, sample splitting) is an operation here, which statistics refuse.
 
-    Estimators use the methods of this class alone. What needs single rows (cross-validation,
-    sample splitting) is refused by data that have none.
+    An array with a column per task (its last axis is the task) may be lazy: ``SpreadTasks``
+    returns expressions that nodes evaluate. They take NumPy's arithmetic, and sums, extremes
+    and products over tasks give plain numbers and arrays; other functions refuse them.
     """
 
     def __new__(cls, *_: object, **__: object) -> Self:
         """Refuse to make a plain ``TaskData``."""
-        if cls is TaskData:
-            raise TypeError("TaskData is abstract; make a TaskRows, or a TaskStatistics")
+        if inspect.isabstract(cls):
+            raise TypeError(f"{cls.__name__} is abstract; make a TaskRows, or a TaskStatistics")
         return super().__new__(cls)
 
     def __init__(self, dim: int, feature_names: Sequence[str] | None = None) -> None:
@@ -54,109 +50,28 @@ class TaskData(ABC):
             raise DataError(f"{len(feature_names)} feature names for {dim} features")
         self.dim = dim
         self.feature_names = None if feature_names is None else tuple(feature_names)
-        self._codes: dict[Hashable, int] = {}
-
-    # ---- how one is made
-
-    @classmethod
-    def from_arrays(
-        cls,
-        features: ArrayLike,
-        rewards: ArrayLike,
-        tasks: Labels,
-        *,
-        feature_names: Sequence[str] | None = None,
-    ) -> Self:
-        """Make one from flat arrays, (n, d) and (n,), and one hashable task label per row.
-
-        An array of times gives labels of Python's own kind, ``date`` or ``datetime``. The
-        rows are copied; they need not be sorted by task.
-        """
-        Phi, y = checked_rows(features, rewards)
-        data = cls(Phi.shape[1], feature_names)
-        data._append(Phi, y, *encoded(tasks, len(y), {}))
-        data._merge()
-        return data
-
-    @classmethod
-    def from_stacked(
-        cls, features: ArrayLike, rewards: ArrayLike, labels: Sequence[Hashable] | None = None
-    ) -> Self:
-        """Make one from n rows per task, (T, n, d) and (T, n), by default labelled 0 to T - 1."""
-        Phi, y = np.asarray(features), np.asarray(rewards)
-        if Phi.ndim != 3 or y.shape != Phi.shape[:2]:
-            raise DataError(
-                f"expected features (T, n, d) and rewards (T, n), got {Phi.shape} and {y.shape}"
-            )
-        T, n, d = Phi.shape
-        labels = range(T) if labels is None else labels
-        if len(labels) != T or len(set(labels)) != T:
-            raise DataError(f"expected {T} different labels, one per task")
-        data = cls(d)
-        rows, values = checked_rows(Phi.reshape(T * n, d), y.reshape(T * n))
-        data._append(rows, values, np.repeat(np.arange(T), n), labels)
-        data._merge()
-        return data
-
-    @classmethod
-    def from_frame(
-        cls,
-        frame: Frame,
-        *,
-        task: str,
-        reward: str,
-        features: Sequence[str] | None = None,
-        intercept: bool = False,
-    ) -> Self:
-        """Make one from a polars or pandas frame; see :func:`cobandits.frames.columns_of`."""
-        columns = columns_of(
-            frame, task=task, reward=reward, features=features, intercept=intercept
-        )
-        return cls.from_arrays(
-            columns.features, columns.rewards, columns.labels, feature_names=columns.names
-        )
-
-    @classmethod
-    def from_file(
-        cls,
-        path: str | Path,
-        *,
-        task: str,
-        reward: str,
-        features: Sequence[str] | None = None,
-        intercept: bool = False,
-    ) -> Self:
-        """Make one from a Parquet or CSV file (needs the extra ``data``)."""
-        return cls.from_frame(
-            read_frame(path), task=task, reward=reward, features=features, intercept=intercept
-        )
 
     # ---- what it holds
 
     @property
+    @abstractmethod
     def labels(self) -> tuple[Hashable, ...]:
-        """The tasks' labels, in order of first appearance."""
-        return tuple(self._codes)
+        """The tasks' labels, in order."""
 
     @property
+    @abstractmethod
     def n_tasks(self) -> int:
         """The number of tasks, T."""
-        return len(self._codes)
 
     @property
+    @abstractmethod
     def n_rows(self) -> int:
         """The number of rows of all tasks."""
-        return int(self.counts.sum())
 
     @property
     @abstractmethod
     def counts(self) -> Codes:
         """The number of rows per task, (T,)."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """The size of the data in bytes."""
 
     @property
     @abstractmethod
@@ -173,39 +88,10 @@ class TaskData(ABC):
     def rounding(self) -> float:
         """The total squared error below which a fit is exact up to rounding."""
 
-    def code(self, label: Hashable) -> int:
-        """Return the number of the task with this label."""
-        try:
-            return self._codes[label]
-        except (KeyError, TypeError):
-            raise UnknownTaskError(f"no task {label!r} among {self.n_tasks} tasks") from None
-
-    # ---- growing
-
-    def add(self, features: ArrayLike, rewards: ArrayLike, tasks: Labels) -> None:
-        """Add rows; new labels make new tasks. Either all rows are taken or none."""
-        Phi, y = checked_rows(features, rewards)
-        if Phi.shape[1] != self.dim:
-            raise DataError(f"expected rows of {self.dim} features, got {Phi.shape[1]}")
-        self._append(Phi.copy(), y.copy(), *encoded(tasks, len(y), self._codes))
-
-    def _append(self, Phi: Floats, y: Floats, codes: Codes, fresh: Sequence[Hashable]) -> None:
-        n_tasks = self.n_tasks + len(fresh)
-        self._take(Phi, y, codes, n_tasks)
-        self._codes.update(zip(fresh, range(self.n_tasks, n_tasks), strict=True))
-
-    @abstractmethod
-    def _merge(self) -> None:
-        """Sort added rows to their tasks, if that was put off."""
-
-    @abstractmethod
-    def _take(self, Phi: Floats, y: Floats, codes: Codes, n_tasks: int) -> None:
-        """Store checked rows, all or none; with them there are ``n_tasks`` tasks."""
-
     # ---- what estimators compute with
 
     @abstractmethod
-    def least_squares(self, B: Floats, ridge: RidgePenalty = 0.0) -> Fit:
+    def least_squares(self, B: Floats, ridge: RidgePenalty = 0.0) -> TaskFit:
         """Solve every task in the span of ``B``; see :func:`cobandits.kernels.least_squares`."""
 
     @abstractmethod
@@ -221,12 +107,30 @@ class TaskData(ABC):
         """Return the sum of ``y^2 phi phi'`` over all rows with y^2 up to the bound, (d, d)."""
 
     @abstractmethod
-    def averages(self) -> Averages:
-        """Return each task's means, 0 without rows, and the features' mean squares."""
+    def task_means(self) -> TaskMeans:
+        """Return the means over each task's rows, 0 without rows."""
 
     @abstractmethod
+    def square_sums(self) -> Floats:
+        """Return the sum of each feature's squares over all rows, (d,)."""
+
+    @abstractmethod
+    def scatter(
+        self, means: Floats, every: int, first: int = 0, *, centred: bool = True
+    ) -> Scatter:
+        """Return the sum of ``v v'`` for features around their tasks' ``means``, (d, T).
+
+        Rows may take every ``every``-th row alone, counted from ``-first``. If not
+        ``centred``, rows may be taken as they are, which is faster.
+        """
+
     def mean_squares(self) -> Floats:
         """Return the mean square of each feature over all rows, (d,)."""
+        return np.asarray(self.square_sums() / max(1, self.n_rows))
+
+    def averages(self) -> Averages:
+        """Return each task's means, 0 without rows, and the features' mean squares."""
+        return Averages(*self.task_means(), squares=self.mean_squares())
 
     def penalty_scale(self) -> Floats:
         """Return the weight of each feature in a ridge penalty, (d,): its mean square.
@@ -240,13 +144,28 @@ class TaskData(ABC):
         constant = squares - means**2 <= _CONSTANT * squares
         return np.where(squares > 0, np.where(constant, _FREE, 1.0) * squares, 1.0)
 
-    @abstractmethod
     def covariance(self, averages: Averages, *, centred: bool = True) -> Floats:
         """Return the features' covariance around their tasks' means, (d, d).
 
-        Rows estimate it from a sample, which is enough to scale features. If not
-        ``centred``, correlations may be taken around 0, which is faster.
+        Rows take variances from all rows, and correlations from a sample, which is enough to
+        scale features. Sampled correlations are shrunk, so that a feature that is rare or
+        absent in the sample does no harm.
         """
+        squares, means = averages.squares, averages.features
+        every = max(1, self.n_rows // (_ROWS_PER_FEATURE * self.dim))
+        found = self.scatter(means, every, centred=centred)
+        C = found.total / max(1, found.n_rows)
+        scattered = np.diagonal(C).copy()
+        if not found.sampled:
+            np.fill_diagonal(C, np.maximum(scattered, _RESOLVED_BY_SUMS * squares))
+            return C
+        exact = squares - means**2 @ self.counts / self.n_rows
+        variances = np.where(exact > _RESOLVED_BY_ROWS * squares, exact, scattered)
+        ratio = np.divide(variances, scattered, out=np.zeros(self.dim), where=scattered > 0)
+        scale = np.sqrt(ratio)
+        C *= np.outer(_KEPT * scale, scale)
+        np.fill_diagonal(C, variances)
+        return C
 
     @abstractmethod
     def gram(self) -> Floats:
@@ -262,6 +181,20 @@ class TaskData(ABC):
     @abstractmethod
     def marginal(self, variances: Floats) -> Marginal:
         """Return the likelihood's sums if thetas vary; see :class:`cobandits.kernels.Marginal`."""
+
+    # ---- arrays with a column per task
+
+    @abstractmethod
+    def kept(self, columns: Floats) -> Floats:
+        """Return the array, computed where the tasks are and held there as long as it is used."""
+
+    @abstractmethod
+    def repeated(self, column: Floats) -> Floats:
+        """Return (k, T) with this column, (k,), for every task."""
+
+    @abstractmethod
+    def columns_of(self, labels: Sequence[Hashable], columns: Floats) -> Floats:
+        """Return for each task the column of its label, (k, T); 0 for other labels."""
 
     # ---- what needs single rows: refused where there are none
 
@@ -291,7 +224,3 @@ class TaskData(ABC):
     @abstractmethod
     def split(self, n_parts: int, rng: np.random.Generator) -> Sequence[TaskData]:
         """Return disjoint random parts with about as many rows of each task (sample splitting)."""
-
-    @abstractmethod
-    def compact(self) -> TaskData:
-        """Return the data in the smaller form: as they are, or as statistics."""

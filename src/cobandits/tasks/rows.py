@@ -9,20 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits import kernels
-from cobandits.tasks.base import Averages, TaskData
 from cobandits.tasks.checks import Codes, Floats
+from cobandits.tasks.held import HeldTasks
 from cobandits.tasks.leave_one_out import ridge_errors
+from cobandits.tasks.results import Scatter, TaskFit, TaskMeans
 from cobandits.tasks.statistics import TaskStatistics
 
 __all__ = ["TaskRows"]
 
 _CACHE_LINE = 64  # bytes
-_KEPT = 0.8  # sampled correlations are shrunk to this share
-_RESOLVED = 1e-8  # share of a mean square; a smaller variance is lost in the subtraction
-_ROWS_PER_FEATURE = 16  # sampled for a covariance that only scales features
 
 
-class TaskRows(TaskData):
+class TaskRows(HeldTasks):
     """Every row of every task, in flat arrays sorted by task.
 
     >>> rows = TaskRows.from_arrays([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]], [1, 2, 3], "aba")
@@ -113,8 +111,8 @@ class TaskRows(TaskData):
         y = self.rewards.astype(np.float64, copy=False)
         return 100 * self.dim * eps**2 * float(y @ y)
 
-    def folds(self, n_folds: int, rng: np.random.Generator) -> Codes:
-        """Return the number of the fold of each row, (n_rows,).
+    def folds(self, n_folds: int, rng: np.random.Generator, first: int = 0) -> Codes:
+        """Return the number of the fold of each row, (n_rows,), after ``first`` other rows.
 
         Each task's rows are dealt to ``n_folds`` folds at random, as evenly as possible. A
         task continues with the fold after the last task's, so that tasks with a single row do
@@ -122,7 +120,7 @@ class TaskRows(TaskData):
         """
         order = np.lexsort((rng.random(self.n_rows), self.owners))
         dealt = np.empty(self.n_rows, np.int64)
-        dealt[order] = np.arange(self.n_rows)
+        dealt[order] = first + np.arange(self.n_rows)
         return dealt % n_folds
 
     def select(self, mask: NDArray[np.bool_]) -> TaskRows:
@@ -162,10 +160,11 @@ class TaskRows(TaskData):
         parts = self.folds(n_parts, rng)
         return [self.select(parts == part) for part in range(n_parts)]
 
-    def least_squares(self, B: Floats, ridge: kernels.RidgePenalty = 0.0) -> kernels.Fit:
+    def least_squares(self, B: Floats, ridge: kernels.RidgePenalty = 0.0) -> TaskFit:
         """Solve every task in the span of ``B``; see :func:`cobandits.kernels.least_squares`."""
         self._merge()
-        return kernels.least_squares(self._rows, self._rewards, self._offsets, B, ridge)
+        fit = kernels.least_squares(self._rows, self._rewards, self._offsets, B, ridge)
+        return TaskFit.of(fit, self._counts[: self.n_tasks])
 
     def residuals(self, Theta: Floats) -> tuple[Floats, NDArray[np.float64]]:
         """Return ``Phi_t'(Phi_t theta_t - y_t)``, (d, T), and squared residuals, (T,)."""
@@ -188,45 +187,31 @@ class TaskRows(TaskData):
             total += weighted.T @ weighted
         return total
 
-    def averages(self) -> Averages:
-        """Return each task's means, 0 without rows, and the features' mean squares."""
+    def task_means(self) -> TaskMeans:
+        """Return the means over each task's rows, 0 without rows."""
         counts = np.maximum(self.counts, 1)
         weights = np.column_stack([np.ones_like(self.rewards), self.rewards])  # (n_rows, 2)
         sums = kernels.pull_backs(self.rows, weights, self.offsets)  # (T, 2, d)
         rewards = np.bincount(self.owners, self.rewards, self.n_tasks)
-        return Averages(
-            features=sums[:, 0].T / counts,
-            rewards=rewards / counts,
-            products=sums[:, 1].T / counts,
-            squares=self.mean_squares(),
+        return TaskMeans(
+            features=sums[:, 0].T / counts, rewards=rewards / counts, products=sums[:, 1].T / counts
         )
 
-    def mean_squares(self) -> Floats:
-        """Return the mean square of each feature over all rows, (d,)."""
-        total = np.einsum("nd,nd->d", self.rows, self.rows, dtype=np.float64)
-        return np.asarray(total / self.n_rows)
+    def square_sums(self) -> Floats:
+        """Return the sum of each feature's squares over all rows, (d,)."""
+        return np.asarray(np.einsum("nd,nd->d", self.rows, self.rows, dtype=np.float64))
 
-    def covariance(self, averages: Averages, *, centred: bool = True) -> Floats:
-        """Return the features' covariance around their tasks' means, (d, d).
-
-        Variances are taken from all rows, correlations from every k-th row. Correlations are
-        shrunk, so that a feature that is rare or absent in the sample does no harm.
-        """
-        every = max(1, self.n_rows // (_ROWS_PER_FEATURE * self.dim))
-        rows, means = self.rows[::every], averages.features
+    def scatter(
+        self, means: Floats, every: int, first: int = 0, *, centred: bool = True
+    ) -> Scatter:
+        """Return the sum of ``v v'`` over every ``every``-th row, counted from ``-first``."""
+        chosen = slice(-first % every, None, every)
+        rows = self.rows[chosen]
         if centred or rows.dtype != np.float64:
-            C = _scatter(rows, means.T, self.owners[::every])
+            total = _scatter(rows, means.T, self.owners[chosen])
         else:
-            C = rows.T @ rows
-        C /= len(rows)
-        sampled = np.diagonal(C).copy()
-        exact = averages.squares - means**2 @ self.counts / self.n_rows
-        variances = np.where(exact > _RESOLVED * averages.squares, exact, sampled)
-        ratio = np.divide(variances, sampled, out=np.zeros(self.dim), where=sampled > 0)
-        scale = np.sqrt(ratio)
-        C *= np.outer(_KEPT * scale, scale)
-        np.fill_diagonal(C, variances)
-        return C
+            total = rows.T @ rows
+        return Scatter(total, len(rows), sampled=True)
 
     def gram(self) -> Floats:
         """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
@@ -247,7 +232,7 @@ class TaskRows(TaskData):
         """Return the likelihood's sums if thetas vary; see :class:`cobandits.kernels.Marginal`."""
         return kernels.marginal(self.rows, self.rewards, self.offsets, variances)
 
-    def compact(self) -> TaskData:
+    def compact(self) -> HeldTasks:
         """Return the data in the smaller form: as they are, or as statistics."""
         statistics_bytes = self.n_tasks * (self.dim + 1) ** 2 * 8
         return self if self.nbytes <= statistics_bytes else self.statistics()

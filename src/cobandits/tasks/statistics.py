@@ -11,21 +11,22 @@ from numpy.typing import NDArray
 
 from cobandits import kernels
 from cobandits.errors import DataError
-from cobandits.tasks.base import Averages, TaskData
+from cobandits.tasks.base import TaskData
 from cobandits.tasks.checks import Codes, Floats
+from cobandits.tasks.held import HeldTasks
+from cobandits.tasks.results import Scatter, TaskFit, TaskMeans
 
 if TYPE_CHECKING:
     from cobandits.tasks.rows import TaskRows
 
 __all__ = ["TaskStatistics"]
 
-_RESOLVED = 1e-12  # share of a sum of squares; a smaller variance is lost in the subtraction
 _NO_CROSS_VALIDATION = (
     "cross-validation needs rows, not statistics; keep the rows, or give the penalty as a number"
 )
 
 
-class TaskStatistics(TaskData):
+class TaskStatistics(HeldTasks):
     """Sufficient statistics of each task: all that least squares needs of its rows.
 
     Rows are not kept, so what needs single rows is not possible: rewards are not truncated,
@@ -121,11 +122,12 @@ class TaskStatistics(TaskData):
         """
         return float(10 * np.finfo(np.float64).eps * self.squares.sum())
 
-    def least_squares(self, B: Floats, ridge: kernels.RidgePenalty = 0.0) -> kernels.Fit:
+    def least_squares(self, B: Floats, ridge: kernels.RidgePenalty = 0.0) -> TaskFit:
         """Solve every task in the span of ``B``; see :func:`cobandits.kernels.least_squares`."""
-        return kernels.gram_least_squares(
+        fit = kernels.gram_least_squares(
             self._part("grams"), self._part("moments"), self.squares, B, ridge
         )
+        return TaskFit.of(fit, self.counts)
 
     def residuals(self, Theta: Floats) -> tuple[Floats, NDArray[np.float64]]:
         """Return ``Phi_t'(Phi_t theta_t - y_t)``, (d, T), and squared residuals, (T,)."""
@@ -141,27 +143,25 @@ class TaskStatistics(TaskData):
         """Return the sum of ``y^2 phi phi'``, (d, d); the bound is not applied."""
         return self._squared_moment
 
-    def averages(self) -> Averages:
-        """Return each task's means, 0 without rows, and the features' mean squares."""
+    def task_means(self) -> TaskMeans:
+        """Return the means over each task's rows, 0 without rows."""
         counts = np.maximum(self._part("counts"), 1)
-        return Averages(
+        return TaskMeans(
             features=self._part("feature_sums").T / counts,
             rewards=self._part("reward_sums") / counts,
             products=self._part("moments").T / counts,
-            squares=self.mean_squares(),
         )
 
-    def mean_squares(self) -> Floats:
-        """Return the mean square of each feature over all rows, (d,)."""
-        total = np.einsum("tdd->d", self._part("grams"))
-        return np.asarray(total / max(1, self.n_rows))
+    def square_sums(self) -> Floats:
+        """Return the sum of each feature's squares over all rows, (d,)."""
+        return np.asarray(np.einsum("tdd->d", self._part("grams")))
 
-    def covariance(self, averages: Averages, *, centred: bool = True) -> Floats:
-        """Return the features' covariance around their tasks' means, (d, d)."""
-        gram, means = self.gram(), averages.features
-        C = gram - (means * self._part("counts")) @ means.T
-        np.fill_diagonal(C, np.maximum(np.diagonal(C), _RESOLVED * np.diagonal(gram)))
-        return np.asarray(C / max(1, self.n_rows))
+    def scatter(
+        self, means: Floats, every: int, first: int = 0, *, centred: bool = True
+    ) -> Scatter:
+        """Return the sum of ``v v'`` over all rows, around their tasks' means."""
+        total = self.gram() - (means * self._part("counts")) @ means.T
+        return Scatter(total, self.n_rows, sampled=False)
 
     def gram(self) -> Floats:
         """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
@@ -194,7 +194,7 @@ class TaskStatistics(TaskData):
         """Refuse: there are no rows to split."""
         raise DataError("sample splitting needs rows, not statistics; turn split off")
 
-    def compact(self) -> TaskData:
+    def compact(self) -> HeldTasks:
         """Return the data as they are: they cannot be turned back into rows."""
         return self
 

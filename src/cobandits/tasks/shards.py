@@ -1,0 +1,108 @@
+"""A node's share of the tasks, and how it runs a program over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from cobandits.tasks.held import HeldTasks
+from cobandits.tasks.programs import Place, Program, executed, merged
+
+__all__ = ["MISSING", "Block", "Facts", "InMemory", "Recipe", "Shard", "facts", "run"]
+
+MISSING = "a value that should be known is missing"
+
+
+class Block(Protocol):
+    """Some of a shard's tasks, whose rows are in memory while a program runs over them."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether the rows stay in memory."""
+
+    def load(self) -> HeldTasks:
+        """Return the tasks; they may be overwritten when the next block is loaded."""
+
+
+class Recipe(Protocol):
+    """How a shard is made, wherever it is; small, or no larger than it must be."""
+
+    def blocks(self) -> Sequence[Block]:
+        """Return the shard's tasks in blocks."""
+
+
+class InMemory(NamedTuple):
+    """Tasks in memory: a recipe of one block."""
+
+    tasks: HeldTasks
+
+    @property
+    def stays(self) -> bool:
+        """Whether the rows stay in memory: yes."""
+        return True
+
+    def load(self) -> HeldTasks:
+        """Return the tasks."""
+        return self.tasks
+
+    def blocks(self) -> Sequence[Block]:
+        """Return the tasks as one block."""
+        return [self]
+
+
+class Shard:
+    """The tasks of a node, and the values that it remembers.
+
+    It is pickled as its recipe: what it remembers can be computed again.
+    """
+
+    def __init__(self, recipe: Recipe, number: int) -> None:
+        self._recipe, self.number = recipe, number
+        self.blocks = recipe.blocks()
+        self.memories: list[dict[int, Any]] = [{} for _ in self.blocks]
+
+    def __reduce__(self) -> tuple[type[Shard], tuple[Recipe, int]]:
+        return Shard, (self._recipe, self.number)
+
+
+def run(shard: Shard, program: Program) -> list[Any] | str | None:
+    """Return the program's outputs over all tasks of a shard.
+
+    None without tasks, ``MISSING`` if the shard does not know what it should.
+    """
+    parts = []
+    for number, (block, memory) in enumerate(zip(shard.blocks, shard.memories, strict=True)):
+        for token in program.forget:
+            memory.pop(token, None)
+        data = block.load()
+        if data.n_tasks == 0:
+            continue
+        found = executed(program, Place(data, shard.number, number), memory)
+        if found is None:
+            return MISSING
+        if not block.stays:  # parts of the rows would not fit either
+            for token in [token for token, value in memory.items() if isinstance(value, HeldTasks)]:
+                del memory[token]
+        parts.append(found)
+    return merged(parts, [merge for _, merge in program.outputs]) if parts else None
+
+
+class Facts(NamedTuple):
+    """What the driver knows of a shard."""
+
+    dim: int
+    n_tasks: int
+    n_rows: int
+    dtype: str
+    feature_names: tuple[str, ...] | None
+
+
+def facts(shard: Shard) -> Facts:
+    """Return the sizes of a shard, and the type of its rows."""
+    tasks = shard.blocks[0].load()
+    dim, dtype, names = tasks.dim, tasks.dtype.str, tasks.feature_names
+    n_tasks = n_rows = 0
+    for block in shard.blocks:
+        tasks = block.load()
+        n_tasks, n_rows = n_tasks + tasks.n_tasks, n_rows + tasks.n_rows
+    return Facts(dim, n_tasks, n_rows, dtype, names)

@@ -1,0 +1,199 @@
+"""Tasks in shards: every fit is that of all tasks in one place, and only sums leave a shard."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cobandits import estimators
+from cobandits.engines.local import LocalNodes
+from cobandits.errors import ConfigurationError, DataError
+from cobandits.estimate import Estimate
+from cobandits.estimators import AltGDMin, Estimator, LowRank, TraceNorm
+from cobandits.spread_estimate import SpreadEstimate
+from cobandits.tasks import SpreadTasks, TaskRows, TaskStatistics
+from cobandits.tasks.columns import Columns
+from cobandits.tasks.shards import InMemory, Shard
+from tests.sharding import Spy, shards
+from tests.support import NAMES, cost_of, drawn, make
+
+RANK = 2
+MORE: dict[str, Estimator] = {  # what an estimator does only if it is asked to
+    "sample splitting": AltGDMin(rank=RANK, iterations=2, split=True),
+    "squares": AltGDMin(rank=RANK, start_matrix="squares", iterations=20),
+    "rank by cross-validation": LowRank(),
+    "empirical ridge": LowRank(rank=RANK, ridge="auto"),
+    "penalty by cross-validation": TraceNorm(penalty="cv", n_folds=2, iterations=50),
+}
+CASES = {**{name: make(name, RANK, iterations=300) for name in NAMES}, **MORE}
+every = pytest.mark.parametrize("case", CASES)
+
+
+def problem_of(*, unequal: bool = True, T: int = 13) -> TaskRows:
+    """Return tasks with different numbers of rows, all enough to be split in five."""
+    tasks = drawn(d=8, T=T, r=RANK, n=20, noise=0.1).tasks
+    kept = np.arange(tasks.n_rows) % 20 < 12 + tasks.owners % 9 if unequal else tasks.owners >= 0
+    return tasks.select(kept)
+
+
+def spread(tasks: TaskRows, n: int) -> SpreadTasks:
+    return SpreadTasks.on(LocalNodes.of(shards(tasks, n)))
+
+
+def gathered(found: Estimate) -> Estimate:
+    assert isinstance(found, SpreadEstimate)
+    return found.gather()
+
+
+@every
+@pytest.mark.parametrize("n", [1, 3, 7])
+def test_a_fit_over_shards_is_that_of_one_place(case: str, n: int) -> None:
+    tasks = problem_of()
+    plain = CASES[case].fit(tasks, rng=3)
+    found = gathered(CASES[case].fit(spread(tasks, n), rng=3))
+    assert found.labels == plain.labels
+    assert found.status == plain.status
+    size = np.linalg.norm(plain.theta)
+    assert np.linalg.norm(found.theta - plain.theta) <= 1e-12 * size
+    np.testing.assert_allclose(found.history.costs, plain.history.costs, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_order_of_shards_does_not_matter_to_the_cost(name: str) -> None:
+    tasks = problem_of()
+    plain = CASES[name].fit(tasks)
+    parts = shards(tasks, 7)[::-1]
+    found = gathered(CASES[name].fit(SpreadTasks.on(LocalNodes.of(parts))))
+    costs = [cost_of(tasks, fit.theta_of(tasks.labels)) for fit in (plain, found)]
+    assert costs[1] == pytest.approx(costs[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_statistics_in_shards_are_fitted_too(name: str) -> None:
+    tasks = problem_of()
+    parts = [part.statistics() for part in shards(tasks, 3, empty=False)]
+    chosen = make(name, RANK, iterations=300, ridge=0.1, penalty=0.01)
+    plain = chosen.fit(tasks.statistics())
+    found = gathered(chosen.fit(SpreadTasks.on(LocalNodes.of(parts))))
+    assert np.linalg.norm(found.theta - plain.theta) <= 1e-10 * np.linalg.norm(plain.theta)
+
+
+@every
+def test_nothing_that_grows_with_the_tasks_leaves_a_shard(case: str) -> None:
+    """A number per task would be 9600 bytes out or 3200 back; a (d, d) matrix is 512."""
+    tasks = drawn(d=8, T=1200, r=RANK, n=12, noise=0.1).tasks
+    chosen = CASES[case]
+    if case in NAMES:
+        chosen = make(case, RANK, iterations=5)
+    nodes = Spy(LocalNodes.of(shards(tasks, 3, empty=False)), out=9600, back=2000)
+    found = chosen.fit(SpreadTasks.on(nodes), rng=0)
+    assert found.status.message
+    with pytest.raises(AssertionError, match="a node sent"):
+        gathered(found)
+
+
+def test_a_start_goes_on_where_it_was() -> None:
+    tasks = problem_of()
+    over = spread(tasks, 3)
+    for name in ("lowrank", "altgd", "tracenorm"):
+        first = CASES[name].fit(over)
+        again, plain = (
+            CASES[name].fit(over, start=first),
+            CASES[name].fit(over, start=first.gather()),
+        )
+        for found in (again, plain):
+            assert np.allclose(gathered(found).theta, gathered(first).theta, rtol=1e-3, atol=1e-4)
+    other = spread(tasks, 3)
+    with pytest.raises(DataError, match="gather"):
+        CASES["altgd"].fit(other, start=first)
+
+
+def test_the_truth_may_be_given_as_columns() -> None:
+    problem = drawn(d=8, T=13, r=RANK, n=20)
+    over = spread(problem.tasks, 3)
+    truth = over.columns_of(problem.tasks.labels, problem.theta)
+    errors = CASES["altgdmin"].fit(over, truth=truth).history.errors
+    expected = CASES["altgdmin"].fit(problem.tasks, truth=problem.theta).history.errors
+    np.testing.assert_allclose(errors, expected, rtol=1e-9)
+    with pytest.raises(TypeError, match="has a column per task"):
+        CASES["altgdmin"].fit(over, truth=problem.theta)
+
+
+def test_an_estimate_stays_on_its_nodes(tmp_path: Path) -> None:
+    tasks = problem_of()
+    plain = CASES["lowrank"].fit(tasks)
+    found = CASES["lowrank"].fit(spread(tasks, 3))
+    assert isinstance(found, SpreadEstimate)
+    np.testing.assert_allclose(found.singular_values, plain.singular_values, rtol=1e-10)
+    rows, labels = tasks.rows[:5], [4, 2, 4, 0, 12]
+    np.testing.assert_allclose(found.predict(rows, labels), plain.predict(rows, labels), rtol=1e-9)
+    np.testing.assert_allclose(found.theta_of([3, "new"])[:, 1], 0)
+    with pytest.raises(DataError, match="not among the 13 fitted tasks: \\['new'\\]"):
+        found.only([3, "new"])
+    found.save(tmp_path / "fit")
+    loaded = SpreadEstimate.load(tmp_path / "fit")
+    np.testing.assert_allclose(loaded.theta_of(tasks.labels), plain.theta, rtol=0, atol=1e-10)
+    assert loaded.status == plain.status
+
+
+def test_columns_refuse_what_would_bring_them_here() -> None:
+    over = spread(problem_of(), 3)
+    counts = over.counts
+    assert isinstance(counts, Columns)
+    with pytest.raises(TypeError, match="stay on their nodes"):
+        np.asarray(counts)
+    with pytest.raises(TypeError):
+        np.median(counts)
+    assert int(counts.sum()) == over.n_rows
+    assert (counts.min(), counts.max()) == (12, 20)
+    np.testing.assert_array_equal(counts.gather(), problem_of().counts)
+
+
+def test_a_shard_is_pickled_as_its_recipe_and_what_it_lost_is_computed_again() -> None:
+    tasks = problem_of()
+    nodes = LocalNodes.of(shards(tasks, 3))
+    over = SpreadTasks.on(nodes)
+    W = over.kept(over.repeated(np.arange(2.0)))
+    for _ in range(3):
+        W = over.kept(W + 1)
+        assert float(W.sum()) > 0
+    expected = W.sum()
+    nodes._shards = [pickle.loads(pickle.dumps(shard)) for shard in nodes._shards]
+    assert not any(any(shard.memories) for shard in nodes._shards)
+    assert W.sum() == expected == 13 * (2 * 3 + 1)
+    big = Shard(InMemory(tasks), 0)
+    big.memories[0][0] = np.zeros(10**6)
+    assert len(pickle.dumps(big)) < 2 * tasks.nbytes
+
+
+def test_nodes_forget_what_is_no_longer_used() -> None:
+    nodes = LocalNodes.of(shards(problem_of(), 3, empty=False))
+    over = SpreadTasks.on(nodes)
+    found = CASES["altgd"].fit(over)
+    assert found.status.iterations > 5
+    over.gram()  # carries the news
+    held = [len(memory) for shard in nodes._shards for memory in shard.memories]
+    assert held == [1, 1, 1]  # the weights of the estimate
+    del found
+    over.gram()
+    assert not any(memory for shard in nodes._shards for memory in shard.memories)
+
+
+def test_shards_that_do_not_fit_together_are_refused() -> None:
+    parts = [drawn(d=d, T=4, n=9).tasks for d in (8, 9)]
+    with pytest.raises(DataError, match="same features"):
+        SpreadTasks.on(LocalNodes.of(parts))
+    empty = SpreadTasks.on(LocalNodes.of([TaskRows(3), TaskRows(3)]))
+    with pytest.raises(DataError, match="no rows to fit"):
+        LowRank(rank=1).fit(empty)
+
+
+def test_statistics_in_shards_refuse_what_needs_rows() -> None:
+    over = SpreadTasks.on(LocalNodes.of([TaskStatistics.of(problem_of())]))
+    with pytest.raises(DataError, match="needs rows"):
+        estimators.Independent().fit(over)
+    with pytest.raises(ConfigurationError, match="the fit needs"):
+        LowRank(rank=3).fit(over, start=LowRank(rank=2).fit(over))
