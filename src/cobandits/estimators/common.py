@@ -115,10 +115,10 @@ def _solved(
     history: HistoryWriter,
     mean_ridge: Floats | float = 0.0,
 ) -> Solution:
-    Theta = np.asarray(tasks.ridge(ridge, mean), np.float64)
+    Theta = tasks.kept(tasks.ridge(ridge, mean).astype(np.float64))
     B, W = factor(Theta)
     m = np.zeros(tasks.dim) if mean is None else mean
-    shrinkage = ridge @ np.sum((Theta - m[:, None]) ** 2, axis=1) + np.sum(mean_ridge * m**2)
+    shrinkage = (ridge[:, None] * (Theta - m[:, None]) ** 2).sum() + np.sum(mean_ridge * m**2)
     cost = float(tasks.residuals(Theta)[1].sum() + shrinkage)
     sizes = f"ridge {ridge.min():.3g} to {ridge.max():.3g}"
     return solved_directly(B, W, cost, history, f", with {sizes}")

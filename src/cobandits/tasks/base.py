@@ -182,6 +182,10 @@ class TaskData(ABC):
     def marginal(self, variances: Floats) -> Marginal:
         """Return the likelihood's sums if thetas vary; see :class:`cobandits.kernels.Marginal`."""
 
+    @abstractmethod
+    def compact(self) -> TaskData:
+        """Return the data in the smaller form: as they are, or as statistics."""
+
     # ---- arrays with a column per task
 
     @abstractmethod

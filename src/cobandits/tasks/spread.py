@@ -209,6 +209,10 @@ class SpreadTasks(TaskData):
         """Have each node write its labels and columns, (k, T), to a Parquet file in ``path``."""
         self.driver.value(added, node_side.written, HERE, self._data, columns.expression, str(path))
 
+    def compact(self) -> SpreadTasks:
+        """Return the data in the smaller form, on the nodes: as they are, or as statistics."""
+        return self._held(Expression(node_side.called, self._data, "compact"), self.n_rows)
+
     # ---- parts of the rows
 
     def cross_validation(
@@ -233,6 +237,10 @@ class SpreadTasks(TaskData):
     def _part(self, folds: Expression, fold: int, *, without: bool = False) -> SpreadTasks:
         data = Expression(node_side.selected, self._data, folds, fold, without)
         n_rows = int(self.driver.value(added, node_side.attribute, data, "n_rows"))
+        return self._held(data, n_rows)
+
+    def _held(self, data: Expression, n_rows: int) -> SpreadTasks:
+        """Return tasks that the nodes hold as long as these are used."""
         part = SpreadTasks(self.driver, data, self._known._replace(n_rows=n_rows))
         self.driver.remember(part, data)
         return part
