@@ -499,3 +499,26 @@ def test_dimensions_and_names_are_checked() -> None:
     tasks = TaskRows.from_arrays(*numbers(3, 2), [0, 0, 1], feature_names=names)
     assert tasks.feature_names == tasks.select(tasks.owners == 0).feature_names == names
     assert tasks.statistics().feature_names == names
+
+
+def test_statistics_of_parts_add_up_to_those_of_all_rows() -> None:
+    tasks = drawn(d=4, T=5, r=1, n=9, noise=0.1).tasks
+    pieces = [part.statistics() for part in tasks.split(3, np.random.default_rng(0))]
+    whole, sums = tasks.statistics(), pieces[0].plus(pieces[1:]).sums
+    assert set(sums) == set(whole.sums)
+    for name, expected in whole.sums.items():
+        np.testing.assert_allclose(sums[name], expected)
+    np.testing.assert_allclose(pieces[0].plus(pieces[1:]).squared_moment(), whole.squared_moment())
+    with pytest.raises(DataError, match="same tasks and features"):
+        pieces[0].plus([TaskStatistics(4)])
+
+
+def test_rewards_alone_have_one_feature_of_ones() -> None:
+    tasks = drawn(d=4, T=5, r=1, n=9, noise=0.1).tasks
+    means = [y.mean() for y in np.split(tasks.rewards, 5)]
+    for data in (tasks, tasks.statistics()):
+        alone = data.rewards_alone()
+        assert (alone.dim, alone.labels) == (1, tasks.labels)
+        np.testing.assert_allclose(alone.ridge(0.0)[0], means)
+        np.testing.assert_allclose(alone.averages().rewards, means)
+        np.testing.assert_allclose(alone.squared_moment()[0, 0], np.sum(tasks.rewards**2))

@@ -21,8 +21,11 @@ from cobandits.estimate import Estimate
 from cobandits.estimators import CommonMean, Estimator, LowRank, Pooled
 from cobandits.progress import ProgressBar
 from cobandits.tasks import TaskRows
+from cobandits.threads import one_thread
 
 __all__ = ["fit"]
+
+_EVERY = 5.0  # seconds between lines of progress, where there is no terminal
 
 
 Features = Annotated[
@@ -94,7 +97,7 @@ def fit(
     check_file(output, file)
     if plot is not None:
         plot_directory(plot)
-    with ProgressBar() as bar:
+    with one_thread(), ProgressBar(every=_EVERY) as bar:
         bar.stage(f"reading {file.name}")
         table = read_table(file, columns)
         estimate = _fitted(table, task, written, seed, output, bar)
@@ -158,7 +161,7 @@ def _fitted(
 ) -> Estimate:
     """Fit, and save the estimate with what encodes the columns of a file."""
     bar.stage("fitting")
-    fitted = estimator.fit(table.tasks, rng=seed, progress=lambda i, *_: bar.update(i))
+    fitted = estimator.fit(table.tasks.compact(), rng=seed, progress=lambda i, *_: bar.update(i))
     estimate = replace(fitted, schema=table.schema, task_name=task)
     with writing(output):
         estimate.save(output)
@@ -176,8 +179,8 @@ def _found(
 ) -> Findings:
     """Return the estimate with the spectrum and the held-out errors of its rows."""
     bar.stage("spectrum")
-    shared = estimate.estimator == "LowRank"
-    directions = spectrum(tasks, rank=estimate.rank if shared else None)
+    shared = estimate if estimate.estimator == "LowRank" else None
+    directions = spectrum(tasks.compact(), fit=shared)
     bar.stage("held-out errors")
     held_out, reason = _held_out(tasks, estimator, seed, bar)
     return Findings(

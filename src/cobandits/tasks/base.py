@@ -254,10 +254,7 @@ class TaskData(ABC):
 
     @abstractmethod
     def ridge(self, penalty: RidgePenalty, centre: Floats | None = None) -> Floats:
-        """Return each task's ridge regression, (d, T); see :func:`cobandits.kernels.ridge`.
-
-        It shrinks theta to ``centre``, (d,), or to 0.
-        """
+        """Return each task's ridge regression, (d, T), shrunken to ``centre``, (d,), or to 0."""
 
     @abstractmethod
     def marginal(self, variances: Floats) -> Marginal:
@@ -291,6 +288,10 @@ class TaskData(ABC):
     @abstractmethod
     def split(self, n_parts: int, rng: np.random.Generator) -> Sequence[TaskData]:
         """Return disjoint random parts with about as many rows of each task (sample splitting)."""
+
+    @abstractmethod
+    def rewards_alone(self) -> TaskData:
+        """Return the same rewards with one feature that is 1 in every row."""
 
     @abstractmethod
     def compact(self) -> TaskData:

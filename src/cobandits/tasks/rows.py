@@ -249,8 +249,12 @@ class TaskRows(TaskData):
 
     def compact(self) -> TaskData:
         """Return the data in the smaller form: as they are, or as statistics."""
-        statistics_bytes = self.n_tasks * (self.dim + 1) ** 2 * 8
-        return self if self.nbytes <= statistics_bytes else self.statistics()
+        return self.statistics() if self.is_long else self
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there are so many rows that their statistics are smaller."""
+        return self.nbytes > self.n_tasks * (self.dim + 1) ** 2 * 8
 
     def statistics(self) -> TaskStatistics:
         """Return the statistics of these rows, with the tasks in the same order."""
