@@ -512,7 +512,7 @@ def test_new_tasks_are_predicted_by_the_mean_of_the_fitted_ones() -> None:
     estimate = Estimate(basis=basis, weights=weights, labels=tuple("abcdefg"))
     features = rng.standard_normal((3, 5))
     every = features @ estimate.theta  # (row, task)
-    predicted = estimate.predict(features, ["b", "new", ["no label"]], strict=False)
+    predicted = estimate.predict(features, ["b", "new", ("no", "label")], strict=False)
     expected = [every[0, 1], every[1].mean(), every[2].mean()]
     np.testing.assert_allclose(predicted, expected)
     spread = np.sqrt(every.var(axis=1, ddof=1) * (1 + 1 / 7))

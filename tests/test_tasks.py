@@ -522,3 +522,14 @@ def test_rewards_alone_have_one_feature_of_ones() -> None:
         np.testing.assert_allclose(alone.ridge(0.0)[0], means)
         np.testing.assert_allclose(alone.averages().rewards, means)
         np.testing.assert_allclose(alone.squared_moment()[0, 0], np.sum(tasks.rewards**2))
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 9])
+def test_every_kth_task_is_as_it_was(step: int) -> None:
+    tasks = drawn(d=4, T=7, r=1, n=9, noise=0.1).tasks
+    tasks = tasks.select(np.arange(tasks.n_rows) % 5 > 0)
+    for data in (tasks, tasks.statistics()):
+        some = data.every(step)
+        assert some.labels == tasks.labels[::step]
+        np.testing.assert_array_equal(some.counts, tasks.counts[::step])
+        np.testing.assert_allclose(some.ridge(0.5), tasks.ridge(0.5)[:, ::step], rtol=1e-9)

@@ -175,7 +175,7 @@ class Estimate:
         covariance = centred @ centred.T * ((1 + 1 / T) / (T - 1))
         projected = self._features(features) @ self.basis  # (m, r)
         variances = np.einsum("nr,rs,ns->n", projected, covariance, projected)
-        return np.sqrt(np.maximum(variances, 0.0))
+        return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
     def _features(self, features: ArrayLike | Frame) -> NDArray[np.float64]:
         """Return features as an array; columns of a frame are taken by name."""

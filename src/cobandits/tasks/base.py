@@ -242,11 +242,7 @@ class TaskData(ABC):
 
     @abstractmethod
     def covariance(self, averages: Averages, *, centred: bool = True) -> Floats:
-        """Return the features' covariance around their tasks' means, (d, d).
-
-        Rows estimate it from a sample, which is enough to scale features. If not
-        ``centred``, correlations may be taken around 0, which is faster.
-        """
+        """Return the features' covariance around task means, (d, d); not ``centred``: around 0."""
 
     @abstractmethod
     def gram(self) -> Floats:
@@ -292,6 +288,10 @@ class TaskData(ABC):
     @abstractmethod
     def rewards_alone(self) -> TaskData:
         """Return the same rewards with one feature that is 1 in every row."""
+
+    @abstractmethod
+    def every(self, step: int) -> TaskData:
+        """Return every ``step``-th task alone, from the first on."""
 
     @abstractmethod
     def compact(self) -> TaskData:

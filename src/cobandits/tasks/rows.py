@@ -247,6 +247,14 @@ class TaskRows(TaskData):
         """Return the likelihood's sums if thetas vary; see :class:`cobandits.kernels.Marginal`."""
         return kernels.marginal(self.rows, self.rewards, self.offsets, variances)
 
+    def every(self, step: int) -> TaskRows:
+        """Return every ``step``-th task alone, from the first on."""
+        kept = self.owners % step == 0
+        some = TaskRows(self.dim, self.feature_names)
+        codes = self.owners[kept] // step
+        some._append(self.rows[kept], self.rewards[kept], codes, self.labels[::step])
+        return some
+
     def compact(self) -> TaskData:
         """Return the data in the smaller form: as they are, or as statistics."""
         return self.statistics() if self.is_long else self

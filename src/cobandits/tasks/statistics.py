@@ -227,6 +227,14 @@ class TaskStatistics(TaskData):
         """Refuse: there are no rows to split."""
         raise DataError("sample splitting needs rows, not statistics; turn split off")
 
+    def every(self, step: int) -> TaskStatistics:
+        """Return every ``step``-th task alone, without the sum of ``y^2 phi phi'``."""
+        some = TaskStatistics(self.dim, self.feature_names)
+        some._codes = {label: code for code, label in enumerate(self.labels[::step])}
+        some._store = {name: part[::step] for name, part in self.sums.items()}
+        some._squared_moment = np.full((self.dim, self.dim), np.nan)
+        return some
+
     def compact(self) -> TaskData:
         """Return the data as they are: they cannot be turned back into rows."""
         return self
