@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command(no_args_is_help=True)(fit)
+app.command(no_args_is_help=True)(with_options(fit))
 app.command(no_args_is_help=True)(predict)
 app.command()(with_options(estimate))
 app.command()(with_options(simulate))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -28,53 +28,73 @@ __all__ = ["fit"]
 _EVERY = 5.0  # seconds between lines of progress, where there is no terminal
 
 
-Features = Annotated[
-    str | None, typer.Option(metavar="A,B,C", help="Feature columns; all others if not given.")
-]
-Pictures = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Draw pictures into DIR (PNG and SVG).")
-]
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """What is read, fitted and written."""
 
-
-def fit(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Rows to fit: .parquet, .pq, .csv or .tsv.")
-    ],
-    *,
-    task: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the task of a row.")],
-    reward: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the reward.")],
+    ]
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="MODEL", help="File to write; named as given.")
-    ],
-    features: Features = None,
+    ]
     model: Annotated[
         str, typer.Option(metavar="|".join(MODELS), help="What to write; the verdict says which.")
-    ] = "shared",
-    rank: Annotated[str, typer.Option(metavar="auto|INT", help="Columns of the basis.")] = "auto",
+    ] = "shared"
+    rank: Annotated[str, typer.Option(metavar="auto|INT", help="Columns of the basis.")] = "auto"
     ridge: Annotated[
         str, typer.Option(metavar="auto|X", help="Shrinks theta, for tasks with few rows.")
-    ] = "auto",
+    ] = "auto"
+    seed: Annotated[int, typer.Option(min=0, metavar="INT", help="Deals the held-out rows.")] = 0
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
+    plot: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Draw pictures into DIR (PNG and SVG).")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions:
+    """What the columns of the file are."""
+
+    task: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the task of a row.")]
+    reward: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the reward.")]
+    features: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="Feature columns; all others if not given.")
+    ] = None
     categorical: Annotated[
         str, typer.Option(metavar="A,B", help="Columns of numbers that are categories.")
-    ] = "",
+    ] = ""
     dates: Annotated[
         str, typer.Option(metavar="A,B", help="Columns that are dates; ISO text is found.")
-    ] = "",
+    ] = ""
     missing: Annotated[
         str,
         typer.Option(
             metavar="|".join(MISSING),
             help="Missing features: leave out rows, add a column that tells, or fill in.",
         ),
-    ] = "indicator",
+    ] = "indicator"
     standardise: Annotated[
         bool, typer.Option("--standardise", help="Numbers to mean 0 and standard deviation 1.")
-    ] = False,
-    intercept: Annotated[bool, typer.Option(help="Add a column of ones.")] = True,
-    seed: Annotated[int, typer.Option(min=0, metavar="INT", help="Deals the held-out rows.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    plot: Pictures = None,
-) -> None:
+    ] = False
+    intercept: Annotated[bool, typer.Option(help="Add a column of ones.")] = True
+
+    @property
+    def columns(self) -> Columns:
+        """The options, checked."""
+        return Columns(
+            task=self.task,
+            reward=self.reward,
+            features=_names(self.features),
+            intercept=self.intercept,
+            categorical=_listed(self.categorical),
+            dates=_listed(self.dates),
+            missing=_missing(self.missing),
+            standardise=self.standardise,
+        )
+
+
+def fit(options: FitOptions, of_columns: ColumnOptions) -> None:
     """Fit a shared basis to the rows of a file.
 
     Each row of FILE has a task, a reward and features: numbers, text, dates, true or false,
@@ -82,27 +102,18 @@ def fit(
     cobandits.Estimate.load(MODEL). What was found is printed: among it whether sharing helps,
     by the errors on rows that were held out.
     """
-    estimator = LowRank(rank=_rank(rank), ridge=_ridge(ridge))
-    written = _estimator(model, estimator)
-    columns = Columns(
-        task=task,
-        reward=reward,
-        features=_names(features),
-        intercept=intercept,
-        categorical=_listed(categorical),
-        dates=_listed(dates),
-        missing=_missing(missing),
-        standardise=standardise,
-    )
+    file, output, plot = options.file, options.output, options.plot
+    shared = LowRank(rank=_rank(options.rank), ridge=_ridge(options.ridge))
+    estimator, columns = _estimator(options.model, shared), of_columns.columns
     check_file(output, file)
     if plot is not None:
         plot_directory(plot)
     with one_thread(), ProgressBar(every=_EVERY) as bar:
         bar.stage(f"reading {file.name}")
         table = read_table(file, columns)
-        estimate = _fitted(table, task, written, seed, output, bar)
-        findings = _found(table.tasks, estimator, estimate, seed, bar, table.notes, output)
-    print(to_json(findings.columns) if as_json else findings)
+        estimate = _fitted(table, columns.task, estimator, options.seed, output, bar)
+        findings = _found(table.tasks, shared, estimate, options.seed, bar, table.notes, output)
+    print(to_json(findings.columns) if options.as_json else findings)
     if plot is not None:
         _draw(findings, table.tasks, plot)
 

@@ -15,7 +15,7 @@ from cobandits.cli.output import check_file, writing
 from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
 from cobandits.files import write_whole
-from cobandits.frames import plain_labels, read_frame
+from cobandits.frames import Frame, plain_labels, read_frame
 from cobandits.threads import one_thread
 
 __all__ = ["predict"]
@@ -45,12 +45,8 @@ def predict(
     """
     check_file(output, file)
     estimate = Estimate.load(model)
-    column = task or estimate.task_name
-    if column is None:
-        raise ConfigurationError("the model does not name the column of tasks; give --task")
     frame = read_frame(file)
-    if column not in frame.columns:
-        raise ConfigurationError(f"no column {column}; there are: {', '.join(frame.columns)}")
+    column = _task_column(estimate, frame, task)
     labels = plain_labels(np.asarray(frame[column].to_numpy())).tolist()
     with one_thread():
         predicted = estimate.predict(frame, labels, strict=strict)
@@ -59,13 +55,29 @@ def predict(
     _write(output, column, labels, predicted, spread, new)
     print(f"predicted     {len(labels):,} rows of {len(set(labels)):,} tasks")
     if new.any():
-        fresh = {label for label, is_new in zip(labels, new.tolist(), strict=True) if is_new}
-        print(
-            f"new tasks     {len(fresh):,}, {int(new.sum()):,} rows: predicted by the mean of the "
-            f"{len(estimate.labels):,} fitted tasks, of which single ones differ by "
-            f"{float(np.sqrt(np.mean(spread[new] ** 2))):.3g} (standard deviation)"
-        )
+        print(f"new tasks     {_new_tasks(labels, spread, new, len(estimate.labels))}")
     print(f"written       {output}")
+
+
+def _task_column(estimate: Estimate, frame: Frame, given: str | None) -> str:
+    """Return the column with the tasks: as given, or as in the fit."""
+    column = given or estimate.task_name
+    if column is None:
+        raise ConfigurationError("the model does not name the column of tasks; give --task")
+    if column not in frame.columns:
+        raise ConfigurationError(f"no column {column}; there are: {', '.join(frame.columns)}")
+    return column
+
+
+def _new_tasks(
+    labels: list[object], spread: NDArray[np.float64], new: NDArray[np.bool_], fitted: int
+) -> str:
+    fresh = {label for label, is_new in zip(labels, new.tolist(), strict=True) if is_new}
+    typical = float(np.sqrt(np.mean(spread[new] ** 2)))
+    return (
+        f"{len(fresh):,}, {int(new.sum()):,} rows: predicted by the mean of the {fitted:,} fitted "
+        f"tasks, of which single ones differ by {typical:.3g} (standard deviation)"
+    )
 
 
 def _write(

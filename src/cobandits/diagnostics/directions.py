@@ -71,17 +71,19 @@ def spectrum(tasks: TaskData, rank: int | None = None, *, fit: Estimate | None =
         fit = LowRank(rank="auto" if rank is None else rank, ridge="auto").fit(tasks)
     residuals = float(tasks.residuals(fit.theta)[1].sum())
     spare = tasks.n_rows - free_parameters(tasks, fit.rank)
-    generous = _generous_rank(tasks, fit.rank)
-    wide = (
-        LowRank(rank=generous, ridge="auto", tolerance=_ROUGH).fit(tasks)
-        if generous > fit.rank
-        else fit
-    )
     return Spectrum(
-        singular_values=wide.singular_values,
+        singular_values=_generous(tasks, fit).singular_values,
         rank=fit.rank,
         noise_std=float(np.sqrt(residuals / spare)) if spare > 0 else float("nan"),
     )
+
+
+def _generous(tasks: TaskData, fit: Estimate) -> Estimate:
+    """Return a fit with more directions than ``fit``, if there are rows for them."""
+    rank = _generous_rank(tasks, fit.rank)
+    if rank == fit.rank:
+        return fit
+    return LowRank(rank=rank, ridge="auto", tolerance=_ROUGH).fit(tasks)
 
 
 def _generous_rank(tasks: TaskData, rank: int) -> int:
