@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import threadpoolctl
 
 import cobandits
 from cobandits.cli.comparison import Comparison
@@ -551,6 +552,60 @@ def test_a_failed_write_is_one_line(
     refused(run("fit", rows, *COLUMNS, "--rank", 1, "-o", tmp_path / "model"), ["No space left"])
 
 
+# ---- predict
+
+
+def test_rows_as_they_are_are_predicted(run: Run, tmp_path: Path) -> None:
+    frame, path, model, out = mixed(), tmp_path / "rows.csv", tmp_path / "model", tmp_path / "out"
+    frame.write_csv(path)
+    assert run("fit", path, *COLUMNS, "--rank", 1, "-o", model).code == 0
+    frame.drop("clicks").write_csv(path)
+    result = run("predict", model, path, "-o", out)
+    assert result.code == 0
+    assert "predicted     60 rows of 5 tasks" in result.out
+    assert "new tasks" not in result.out
+    written = pl.read_csv(out)
+    assert written.columns == ["city", "predicted", "spread"]
+    expected = Estimate.load(model).predict(frame, frame["city"].to_list())
+    np.testing.assert_array_equal(written["predicted"].to_numpy(), expected)
+    assert written["spread"].null_count() == 60
+
+
+def test_new_tasks_are_predicted_by_the_mean_and_said_to_be(run: Run, tmp_path: Path) -> None:
+    path, model, out = tmp_path / "rows.parquet", tmp_path / "model", tmp_path / "out"
+    table(noise=0.1).write_parquet(path)
+    assert run("fit", path, *COLUMNS, "--rank", 1, "-o", model).code == 0
+    some = table().with_columns(
+        city=pl.when(pl.col("city") == "Rome").then(pl.lit("Kyiv")).otherwise(pl.col("city"))
+    )
+    some.write_parquet(path)
+    result = run("predict", model, path, "-o", out)
+    assert "new tasks     1, 12 rows: predicted by the mean of the 5 fitted tasks" in result.out
+    written, estimate = pl.read_csv(out), Estimate.load(model)
+    new = some["city"].to_numpy() == "Kyiv"
+    features = np.column_stack([some.select("a", "b", "c").to_numpy(), np.ones(60)])
+    mean = (features @ estimate.theta).mean(axis=1)
+    assert written["predicted"].to_numpy()[new] == pytest.approx(mean[new])
+    assert written["spread"].to_numpy()[new] == pytest.approx(estimate.spread(features)[new])
+    assert written["spread"].null_count() == 48
+    out.unlink()
+    refused(run("predict", model, path, "-o", out, "--strict"), ["not among the 5", "'Kyiv'"])
+    assert not out.exists()
+
+
+def test_predict_refuses(run: Run, rows: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    assert run("fit", rows, *COLUMNS, "--rank", 1, "-o", model).code == 0
+    command = ("predict", model, rows, "-o")
+    refused(run(*command, rows), ["is the input"])
+    refused(run(*command, tmp_path / "out", "--task", "town"), ["no column town", "city"])
+    table().drop("b").write_parquet(rows)
+    refused(run(*command, tmp_path / "out"), ["no column b"])
+    plain = replace(Estimate.load(model), task_name=None)
+    plain.save(model)
+    refused(run(*command, tmp_path / "out"), ["give --task"])
+
+
 # ---- the command itself
 
 
@@ -617,6 +672,39 @@ def test_progress_is_for_terminals_and_long_work(monkeypatch: pytest.MonkeyPatch
     assert shown_by(Terminal(), after=0, hidden=True) == ""
     assert shown_by(Terminal(), after=60) == ""
     assert shown_by(io.StringIO(), after=0) == ""
+
+
+def test_lines_of_progress_are_written_where_there_is_no_terminal() -> None:
+    file = io.StringIO()
+    with ProgressBar(file=file, every=0.01) as bar:
+        bar.stage("fitting")
+        bar.update(3, 10)
+        wait_for("fitting (3 of 10), 0 s\n", file)
+        bar.stage("held-out errors")
+        wait_for("held-out errors, 0 s\n", file)
+    lines = file.getvalue()
+    assert lines.endswith(" s\n")
+    assert shown_by(Terminal(), after=60) == ""
+    hidden = io.StringIO()
+    with ProgressBar(file=hidden, every=0.0, hidden=True) as bar:
+        bar.stage("fitting")
+    assert hidden.getvalue() == ""
+
+
+def test_a_fit_has_one_thread(
+    run: Run, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    fit = LowRank.fit
+
+    def look(self: LowRank, tasks: TaskRows, **options: Any) -> Estimate:
+        threads.extend(pool["num_threads"] for pool in threadpoolctl.threadpool_info())
+        return fit(self, tasks, **options)
+
+    monkeypatch.setattr(LowRank, "fit", look)
+    with threadpoolctl.threadpool_limits(2):
+        assert run("fit", rows, *COLUMNS, "--rank", 1, "-o", tmp_path / "model").code == 0
+    assert set(threads) == {1}
 
 
 def test_results_printed_beside_the_bar_stay_on_stdout(

@@ -501,3 +501,38 @@ def test_predict_takes_the_columns_of_a_frame_by_name() -> None:
 def test_one_string_is_not_a_list_of_labels() -> None:
     with pytest.raises(DataError, match=r"such as \['ab'\], not one string"):
         small().predict(np.ones((2, 5)), "ab")
+
+
+# ---- tasks that were not fitted
+
+
+def test_new_tasks_are_predicted_by_the_mean_of_the_fitted_ones() -> None:
+    rng = np.random.default_rng(0)
+    basis, weights = np.linalg.qr(rng.standard_normal((5, 2)))[0], rng.standard_normal((2, 7))
+    estimate = Estimate(basis=basis, weights=weights, labels=tuple("abcdefg"))
+    features = rng.standard_normal((3, 5))
+    every = features @ estimate.theta  # (row, task)
+    predicted = estimate.predict(features, ["b", "new", ("no", "label")], strict=False)
+    expected = [every[0, 1], every[1].mean(), every[2].mean()]
+    np.testing.assert_allclose(predicted, expected)
+    spread = np.sqrt(every.var(axis=1, ddof=1) * (1 + 1 / 7))
+    np.testing.assert_allclose(estimate.spread(features), spread)
+    with pytest.raises(UnknownTaskError, match="'new'"):
+        estimate.predict(features, ["b", "new", "c"])
+    alone = Estimate(basis=basis, weights=weights[:, :1], labels=("a",))
+    assert np.isnan(alone.spread(features)).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_spread_covers_new_tasks(seed: int) -> None:
+    """Of 400 new tasks of the same population, about 95 % are within 2 standard deviations."""
+    rng = np.random.default_rng(seed)
+    B = np.linalg.qr(rng.standard_normal((6, 2)))[0]
+    thetas = B @ (rng.standard_normal((2, 440)) * [[2.0], [0.5]] + [[1.0], [3.0]])  # (6, 440)
+    X = rng.standard_normal((40, 30, 6))
+    y = np.einsum("tnd,dt->tn", X, thetas[:, :40]) + 0.3 * rng.standard_normal((40, 30))
+    estimate = LowRank(rank=2).fit(TaskRows.from_stacked(X, y))
+    features = rng.standard_normal((400, 6))
+    away = np.einsum("nd,dn->n", features, thetas[:, 40:])
+    away -= estimate.predict(features, ["new"] * 400, strict=False)
+    assert 0.85 < np.mean(np.abs(away) < 2 * estimate.spread(features)) < 0.995

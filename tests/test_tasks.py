@@ -500,3 +500,37 @@ def test_dimensions_and_names_are_checked() -> None:
     tasks = TaskRows.from_arrays(*numbers(3, 2), [0, 0, 1], feature_names=names)
     assert tasks.feature_names == tasks.select(tasks.owners == 0).feature_names == names
     assert tasks.statistics().feature_names == names
+
+
+def test_statistics_of_parts_add_up_to_those_of_all_rows() -> None:
+    tasks = drawn(d=4, T=5, r=1, n=9, noise=0.1).tasks
+    pieces = [part.statistics() for part in tasks.split(3, np.random.default_rng(0))]
+    whole, sums = tasks.statistics(), pieces[0].plus(pieces[1:]).sums
+    assert set(sums) == set(whole.sums)
+    for name, expected in whole.sums.items():
+        np.testing.assert_allclose(sums[name], expected)
+    np.testing.assert_allclose(pieces[0].plus(pieces[1:]).squared_moment(), whole.squared_moment())
+    with pytest.raises(DataError, match="same tasks and features"):
+        pieces[0].plus([TaskStatistics(4)])
+
+
+def test_rewards_alone_have_one_feature_of_ones() -> None:
+    tasks = drawn(d=4, T=5, r=1, n=9, noise=0.1).tasks
+    means = [y.mean() for y in np.split(tasks.rewards, 5)]
+    for data in (tasks, tasks.statistics()):
+        alone = data.rewards_alone()
+        assert (alone.dim, alone.labels) == (1, tasks.labels)
+        np.testing.assert_allclose(alone.ridge(0.0)[0], means)
+        np.testing.assert_allclose(alone.averages().rewards, means)
+        np.testing.assert_allclose(alone.squared_moment()[0, 0], np.sum(tasks.rewards**2))
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 9])
+def test_every_kth_task_is_as_it_was(step: int) -> None:
+    tasks = drawn(d=4, T=7, r=1, n=9, noise=0.1).tasks
+    tasks = tasks.select(np.arange(tasks.n_rows) % 5 > 0)
+    for data in (tasks, tasks.statistics()):
+        some = data.every(step)
+        assert some.labels == tasks.labels[::step]
+        np.testing.assert_array_equal(some.counts, tasks.counts[::step])
+        np.testing.assert_allclose(some.ridge(0.5), tasks.ridge(0.5)[:, ::step], rtol=1e-9)

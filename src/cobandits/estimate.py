@@ -120,39 +120,59 @@ class Estimate:
     def _codes(self) -> dict[Hashable, int]:
         return {label: code for code, label in enumerate(self.labels)}
 
-    def codes(self, tasks: Iterable[Hashable]) -> NDArray[np.int64]:
-        """Return the column of each label; refuse labels that were not fitted."""
+    def codes(self, tasks: Iterable[Hashable], *, strict: bool = True) -> NDArray[np.int64]:
+        """Return the column of each label; refuse those not fitted, or give -1 for them."""
         if isinstance(tasks, str):
             raise DataError(f"give a label for each row, such as [{tasks!r}], not one string")
         labels = tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)
         known = self._codes
         unknown = [label for label in labels if not (_is_hashable(label) and label in known)]
-        if unknown:
+        if unknown and strict:
             names = list(dict.fromkeys(map(repr, unknown)))
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             raise UnknownTaskError(
                 f"not among the {len(known)} fitted tasks: {', '.join(names[:_SHOWN])}{more}; "
                 "fit again with rows of these tasks, or leave them out"
             )
-        return np.array([known[label] for label in labels], np.int64)
+        found = (known.get(label, -1) if _is_hashable(label) else -1 for label in labels)
+        return np.fromiter(found, np.int64, len(labels))
 
     def predict(
-        self, features: ArrayLike | Frame, tasks: Iterable[Hashable]
+        self, features: ArrayLike | Frame, tasks: Iterable[Hashable], *, strict: bool = True
     ) -> NDArray[np.float64]:
         """Return the expected reward of each row, (m, d), for the task of each label, (m,).
+
+        A label that was not fitted is refused or, if not ``strict``, predicted by the mean of
+        the fitted tasks; :meth:`spread` says how far single tasks are from it.
 
         Columns of a frame are taken by name and encoded by the schema, if there is one, and
         an intercept is added if there was one.
         """
         Phi = self._features(features)
-        codes = self.codes(tasks)
+        codes = self.codes(tasks, strict=strict)
         if Phi.ndim != 2 or Phi.shape != (len(codes), self.dim):
             raise DataError(
                 f"expected features ({len(codes)}, {self.dim}), one row per label, got {Phi.shape}"
             )
         check_finite(Phi, "features")
-        predicted = np.einsum("nr,rn->n", Phi @ self.basis, self.weights[:, codes])
+        weights = np.column_stack([self.weights, self.weights.mean(axis=1)])  # the last: -1
+        predicted = np.einsum("nr,rn->n", Phi @ self.basis, weights[:, codes])
         return np.asarray(predicted, np.float64)
+
+    def spread(self, features: ArrayLike | Frame) -> NDArray[np.float64]:
+        """Return the standard deviation of a new task's expected reward for each row, (m,).
+
+        It is that of the fitted tasks' predictions for the row, around their mean, and includes
+        the uncertainty of that mean; the noise of a reward comes on top. NaN for one task.
+        """
+        T = len(self.labels)
+        if T == 1:
+            return np.full(len(self._features(features)), np.nan)
+        centred = self.weights - self.weights.mean(axis=1, keepdims=True)
+        covariance = centred @ centred.T * ((1 + 1 / T) / (T - 1))
+        projected = self._features(features) @ self.basis  # (m, r)
+        variances = np.einsum("nr,rs,ns->n", projected, covariance, projected)
+        return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
     def _features(self, features: ArrayLike | Frame) -> NDArray[np.float64]:
         """Return features as an array; columns of a frame are taken by name."""

@@ -1,9 +1,10 @@
-"""A progress bar, on terminals only, for work that takes longer than two seconds."""
+"""A progress bar for work that takes longer than two seconds; lines where there is no terminal."""
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
@@ -16,8 +17,9 @@ __all__ = ["ProgressBar"]
 class ProgressBar:
     """Shows how far the work is, on stderr, once it has taken ``after`` seconds.
 
-    Nothing is shown where stderr is not a terminal, or where rich is not installed. The
-    bar is gone when the work is done. With a ``unit`` it also shows how many are done per second.
+    Where stderr is not a terminal, a line is written after every ``every`` seconds, if they are
+    given, and nothing otherwise. The bar is gone when the work is done. With a ``unit`` it also
+    shows how many are done per second.
 
     >>> with ProgressBar() as bar:
     ...     bar.stage("fitting")
@@ -32,7 +34,10 @@ class ProgressBar:
         file: TextIO | None = None,
         hidden: bool = False,
         unit: str = "",
+        every: float | None = None,
     ) -> None:
+        self._every = every
+        self._lines: _Lines | None = None
         self._after = after
         self._unit = unit
         self._hidden = hidden
@@ -48,6 +53,9 @@ class ProgressBar:
             self._timer = threading.Timer(self._after, self._show)  # work may be silent for long
             self._timer.daemon = True
             self._timer.start()
+        elif self._every is not None and not self._hidden and not self._file.isatty():
+            self._lines = _Lines(self._file, self._every)
+            self._lines.start()
         return self
 
     def __exit__(
@@ -62,9 +70,14 @@ class ProgressBar:
         if self._progress is not None and self._shown:
             self._progress.stop()
         self._progress = self._timer = None
+        if self._lines is not None:
+            self._lines.end()
+            self._lines = None
 
     def stage(self, text: str) -> None:
         """Begin a stage of the work; its length is not known yet."""
+        if self._lines is not None:
+            self._lines.at, self._lines.done = text, ""
         if self._progress is not None:
             for past in self._progress.task_ids:
                 self._progress.remove_task(past)
@@ -72,6 +85,8 @@ class ProgressBar:
 
     def update(self, done: int, total: int | None = None, text: str | None = None) -> None:
         """Show how much of the stage is done, of how much, and a description, if they are given."""
+        if self._lines is not None:
+            self._lines.done = f" ({done}{'' if total is None else f' of {total}'})"
         if self._progress is not None:
             for current in self._progress.task_ids:
                 self._progress.update(current, completed=done, total=total, description=text)
@@ -80,6 +95,28 @@ class ProgressBar:
         if self._progress is not None:
             self._shown = True
             self._progress.start()
+
+
+class _Lines(threading.Thread):
+    """Writes a line now and then: what is being done, how far it is, and for how long."""
+
+    def __init__(self, file: TextIO, every: float) -> None:
+        super().__init__(daemon=True)
+        self.at, self.done = "working", ""
+        self._file, self._every = file, every
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Write until the end."""
+        begin = time.monotonic()
+        while not self._ended.wait(self._every):
+            seconds = time.monotonic() - begin
+            print(f"{self.at}{self.done}, {seconds:.0f} s", file=self._file, flush=True)
+
+    def end(self) -> None:
+        """Stop writing."""
+        self._ended.set()
+        self.join()
 
 
 def _rich_progress(file: TextIO, unit: str) -> Progress | None:

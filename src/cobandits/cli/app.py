@@ -11,6 +11,7 @@ from cobandits.cli.data import data
 from cobandits.cli.estimate import estimate
 from cobandits.cli.fit import fit
 from cobandits.cli.options import with_options
+from cobandits.cli.predict import predict
 from cobandits.cli.reproduce import reproduce
 from cobandits.cli.run import run
 from cobandits.cli.simulate import simulate
@@ -23,7 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command(no_args_is_help=True)(fit)
+app.command(no_args_is_help=True)(with_options(fit))
+app.command(no_args_is_help=True)(predict)
 app.command()(with_options(estimate))
 app.command()(with_options(simulate))
 app.command(no_args_is_help=True)(run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,57 +21,80 @@ from cobandits.estimate import Estimate
 from cobandits.estimators import CommonMean, Estimator, LowRank, Pooled
 from cobandits.progress import ProgressBar
 from cobandits.tasks import TaskRows
+from cobandits.threads import one_thread
 
 __all__ = ["fit"]
 
-
-Features = Annotated[
-    str | None, typer.Option(metavar="A,B,C", help="Feature columns; all others if not given.")
-]
-Pictures = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Draw pictures into DIR (PNG and SVG).")
-]
+_EVERY = 5.0  # seconds between lines of progress, where there is no terminal
 
 
-def fit(
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """What is read, fitted and written."""
+
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Rows to fit: .parquet, .pq, .csv or .tsv.")
-    ],
-    *,
-    task: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the task of a row.")],
-    reward: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the reward.")],
+    ]
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="MODEL", help="File to write; named as given.")
-    ],
-    features: Features = None,
+    ]
     model: Annotated[
         str, typer.Option(metavar="|".join(MODELS), help="What to write; the verdict says which.")
-    ] = "shared",
-    rank: Annotated[str, typer.Option(metavar="auto|INT", help="Columns of the basis.")] = "auto",
+    ] = "shared"
+    rank: Annotated[str, typer.Option(metavar="auto|INT", help="Columns of the basis.")] = "auto"
     ridge: Annotated[
         str, typer.Option(metavar="auto|X", help="Shrinks theta, for tasks with few rows.")
-    ] = "auto",
+    ] = "auto"
+    seed: Annotated[int, typer.Option(min=0, metavar="INT", help="Deals the held-out rows.")] = 0
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
+    plot: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Draw pictures into DIR (PNG and SVG).")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions:
+    """What the columns of the file are."""
+
+    task: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the task of a row.")]
+    reward: Annotated[str, typer.Option(metavar="COLUMN", help="Column with the reward.")]
+    features: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="Feature columns; all others if not given.")
+    ] = None
     categorical: Annotated[
         str, typer.Option(metavar="A,B", help="Columns of numbers that are categories.")
-    ] = "",
+    ] = ""
     dates: Annotated[
         str, typer.Option(metavar="A,B", help="Columns that are dates; ISO text is found.")
-    ] = "",
+    ] = ""
     missing: Annotated[
         str,
         typer.Option(
             metavar="|".join(MISSING),
             help="Missing features: leave out rows, add a column that tells, or fill in.",
         ),
-    ] = "indicator",
+    ] = "indicator"
     standardise: Annotated[
         bool, typer.Option("--standardise", help="Numbers to mean 0 and standard deviation 1.")
-    ] = False,
-    intercept: Annotated[bool, typer.Option(help="Add a column of ones.")] = True,
-    seed: Annotated[int, typer.Option(min=0, metavar="INT", help="Deals the held-out rows.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    plot: Pictures = None,
-) -> None:
+    ] = False
+    intercept: Annotated[bool, typer.Option(help="Add a column of ones.")] = True
+
+    @property
+    def columns(self) -> Columns:
+        """The options, checked."""
+        return Columns(
+            task=self.task,
+            reward=self.reward,
+            features=_names(self.features),
+            intercept=self.intercept,
+            categorical=_listed(self.categorical),
+            dates=_listed(self.dates),
+            missing=_missing(self.missing),
+            standardise=self.standardise,
+        )
+
+
+def fit(options: FitOptions, of_columns: ColumnOptions) -> None:
     """Fit a shared basis to the rows of a file.
 
     Each row of FILE has a task, a reward and features: numbers, text, dates, true or false,
@@ -79,27 +102,18 @@ def fit(
     cobandits.Estimate.load(MODEL). What was found is printed: among it whether sharing helps,
     by the errors on rows that were held out.
     """
-    estimator = LowRank(rank=_rank(rank), ridge=_ridge(ridge))
-    written = _estimator(model, estimator)
-    columns = Columns(
-        task=task,
-        reward=reward,
-        features=_names(features),
-        intercept=intercept,
-        categorical=_listed(categorical),
-        dates=_listed(dates),
-        missing=_missing(missing),
-        standardise=standardise,
-    )
+    file, output, plot = options.file, options.output, options.plot
+    shared = LowRank(rank=_rank(options.rank), ridge=_ridge(options.ridge))
+    estimator, columns = _estimator(options.model, shared), of_columns.columns
     check_file(output, file)
     if plot is not None:
         plot_directory(plot)
-    with ProgressBar() as bar:
+    with one_thread(), ProgressBar(every=_EVERY) as bar:
         bar.stage(f"reading {file.name}")
         table = read_table(file, columns)
-        estimate = _fitted(table, task, written, seed, output, bar)
-        findings = _found(table.tasks, estimator, estimate, seed, bar, table.notes, output)
-    print(to_json(findings.columns) if as_json else findings)
+        estimate = _fitted(table, columns.task, estimator, options.seed, output, bar)
+        findings = _found(table.tasks, shared, estimate, options.seed, bar, table.notes, output)
+    print(to_json(findings.columns) if options.as_json else findings)
     if plot is not None:
         _draw(findings, table.tasks, plot)
 
@@ -158,7 +172,7 @@ def _fitted(
 ) -> Estimate:
     """Fit, and save the estimate with what encodes the columns of a file."""
     bar.stage("fitting")
-    fitted = estimator.fit(table.tasks, rng=seed, progress=lambda i, *_: bar.update(i))
+    fitted = estimator.fit(table.tasks.compact(), rng=seed, progress=lambda i, *_: bar.update(i))
     estimate = replace(fitted, schema=table.schema, task_name=task)
     with writing(output):
         estimate.save(output)
@@ -176,8 +190,8 @@ def _found(
 ) -> Findings:
     """Return the estimate with the spectrum and the held-out errors of its rows."""
     bar.stage("spectrum")
-    shared = estimate.estimator == "LowRank"
-    directions = spectrum(tasks, rank=estimate.rank if shared else None)
+    shared = estimate if estimate.estimator == "LowRank" else None
+    directions = spectrum(tasks.compact(), fit=shared)
     bar.stage("held-out errors")
     held_out, reason = _held_out(tasks, estimator, seed, bar)
     return Findings(

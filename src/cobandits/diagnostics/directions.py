@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.estimate import Estimate
 from cobandits.estimators.base import free_parameters
 from cobandits.estimators.lowrank import LowRank
 from cobandits.tasks import TaskData
@@ -16,6 +17,7 @@ __all__ = ["Spectrum", "spectrum"]
 Floats = NDArray[np.floating]
 
 _MORE_DIRECTIONS = 4  # in a spectrum, beyond the rank
+_ROUGH = 1e-4  # tolerance of the fit that only shows singular values
 _LARGEST_SHARE = 0.9  # most parameters per row
 
 
@@ -38,7 +40,7 @@ class Spectrum:
         return f"rank {self.rank}, energy by direction {shares}; noise std {self.noise_std:.3g}"
 
 
-def spectrum(tasks: TaskData, rank: int | None = None) -> Spectrum:
+def spectrum(tasks: TaskData, rank: int | None = None, *, fit: Estimate | None = None) -> Spectrum:
     """Return the singular values of theta beyond its rank, and the noise at its rank.
 
     Both come from :class:`LowRank` with ``ridge="auto"``, which keeps the weights of tasks with
@@ -54,6 +56,8 @@ def spectrum(tasks: TaskData, rank: int | None = None) -> Spectrum:
         Rows or statistics.
     rank : int, optional
         By default the one of :meth:`LowRank.choose_rank`.
+    fit : Estimate, optional
+        A fit of these tasks with ``rank``, so that none is made.
 
     Examples
     --------
@@ -63,16 +67,23 @@ def spectrum(tasks: TaskData, rank: int | None = None) -> Spectrum:
     >>> found.rank, len(found.singular_values), round(found.noise_std, 2)
     (2, 6, 0.1)
     """
-    fit = LowRank(rank="auto" if rank is None else rank, ridge="auto").fit(tasks)
+    if fit is None:
+        fit = LowRank(rank="auto" if rank is None else rank, ridge="auto").fit(tasks)
     residuals = float(tasks.residuals(fit.theta)[1].sum())
     spare = tasks.n_rows - free_parameters(tasks, fit.rank)
-    generous = _generous_rank(tasks, fit.rank)
-    wide = LowRank(rank=generous, ridge="auto").fit(tasks) if generous > fit.rank else fit
     return Spectrum(
-        singular_values=wide.singular_values,
+        singular_values=_generous(tasks, fit).singular_values,
         rank=fit.rank,
         noise_std=float(np.sqrt(residuals / spare)) if spare > 0 else float("nan"),
     )
+
+
+def _generous(tasks: TaskData, fit: Estimate) -> Estimate:
+    """Return a fit with more directions than ``fit``, if there are rows for them."""
+    rank = _generous_rank(tasks, fit.rank)
+    if rank == fit.rank:
+        return fit
+    return LowRank(rank=rank, ridge="auto", tolerance=_ROUGH).fit(tasks)
 
 
 def _generous_rank(tasks: TaskData, rank: int) -> int:

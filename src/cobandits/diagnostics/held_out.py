@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, pairwise
 from typing import Literal
 
@@ -18,10 +18,12 @@ from cobandits.estimators.lowrank import LowRank
 from cobandits.randomness import RandomSource, generator
 from cobandits.tasks import TaskData, TaskRows
 
-__all__ = ["LEAST_ROWS", "Sharing", "sharing"]
+__all__ = ["LEAST_ROWS", "ROUGH", "Sharing", "sharing"]
 
 Floats = NDArray[np.floating]
 Progress = Callable[[int, int], None]  # folds done, folds in all
+
+ROUGH = 1e-5  # tolerance of shared fits: a smaller part of the cost moves no prediction
 
 
 def sharing(
@@ -61,7 +63,8 @@ def sharing(
     """
     rows = _checked(tasks, rank, n_folds)
     folds = rows.folds(min(n_folds, rows.n_rows), generator(rng))
-    errors, ranks = _held_out_errors(rows, folds, LowRank(rank=rank, ridge=ridge), progress)
+    shared = LowRank(rank=rank, ridge=ridge, tolerance=ROUGH)
+    errors, ranks = _held_out_errors(rows, folds, shared, progress)
     return _summary(rows, errors, ranks)
 
 
@@ -90,9 +93,9 @@ def _held_out_errors(
     others = CommonMean(), Pooled(), CommonMean(mean="constant")
     errors = np.empty((rows.n_rows, len(ALL)))
     ranks, n_folds = [], int(folds.max()) + 1
-    for fold in range(n_folds):
+    for fold, training in enumerate(_training(rows, folds, n_folds)):
         held = folds == fold
-        training, unseen = rows.select(~held), rows.select(held)
+        unseen = rows.select(held)
         shared = estimator.fit(training)
         thetas = [shared.theta, *(other.fit(training).theta for other in others)]
         errors[held, :-1] = _squared_errors(unseen, thetas)
@@ -103,7 +106,18 @@ def _held_out_errors(
     return errors, tuple(ranks)
 
 
-def _means(training: TaskRows) -> Floats:
+def _training(rows: TaskRows, folds: NDArray[np.int64], n_folds: int) -> Iterator[TaskData]:
+    """Yield what is not held out in each fold: rows, or statistics where there are many rows."""
+    if not rows.is_long:
+        yield from (rows.select(folds != fold) for fold in range(n_folds))
+        return
+    parts = [rows.select(folds == fold).statistics() for fold in range(n_folds)]
+    for fold in range(n_folds):
+        first, *rest = parts[:fold] + parts[fold + 1 :]
+        yield first.plus(rest)
+
+
+def _means(training: TaskData) -> Floats:
     """Return each task's mean reward, (T,), shrunken to the mean of all tasks."""
     return np.asarray(CommonMean().fit(training.rewards_alone()).theta[0])
 

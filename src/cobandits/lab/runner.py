@@ -14,9 +14,10 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Protocol
 
 from cobandits.datasets import KNOWN
-from cobandits.errors import CobanditsError, ConfigurationError, DataError, MissingExtraError
+from cobandits.errors import CobanditsError, ConfigurationError, DataError
 from cobandits.lab.cells import Cell, Within
 from cobandits.lab.records import Record
+from cobandits.threads import one_thread
 
 __all__ = ["Progress", "Results", "Runner", "in_order", "run_all"]
 
@@ -87,7 +88,7 @@ def _one_by_one(cells: Sequence[Cell], progress: Progress | None) -> Results:
     done, total = 0, sum(cell.steps for cell in cells)
     for cell in cells:
         inside = None if progress is None else _inside(progress, done, total, str(cell))
-        with _one_thread():
+        with one_thread():
             record = _run_named(cell, inside)
         done += cell.steps
         if progress is not None:
@@ -204,7 +205,7 @@ def _run_named(cell: Cell, progress: Within | None = None) -> Record:
 def _prepare() -> None:
     """Limit the linear algebra of this process to one thread, also of libraries loaded later."""
     os.environ.update(dict.fromkeys(_THREADS, "1"))
-    _one_thread()
+    one_thread()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -214,15 +215,6 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-def _one_thread() -> contextlib.AbstractContextManager[object]:
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError as error:
-        raise MissingExtraError("threadpoolctl", "cli") from error
-    limits: contextlib.AbstractContextManager[object] = threadpool_limits(limits=1)
-    return limits
 
 
 @contextlib.contextmanager

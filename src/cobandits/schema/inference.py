@@ -81,7 +81,6 @@ class _Options:
 
 def infer_fields(
     rows: Rows,
-    names: Sequence[str] | None = None,
     *,
     categorical: Sequence[str] = (),
     dates: Sequence[str] = (),
@@ -97,8 +96,6 @@ def infer_fields(
     ----------
     rows
         A frame, a mapping of columns, or a sequence of rows.
-    names
-        The fields to use; all if not given.
     categorical, dates
         Fields that are categories or dates, whatever they look like.
     missing
@@ -106,21 +103,22 @@ def infer_fields(
     standardise
         Whether numbers are divided by their standard deviation, after the mean is taken off.
     """
-    known = _names(rows)
     options = _Options(
         categorical=frozenset(categorical),
         dates=frozenset(dates),
         missing=missing,
         standardise=standardise,
     )
-    chosen = known if names is None else list(names)
-    lacking = [name for name in (*categorical, *dates) if name not in chosen]
+    return _inferred(columns_of_rows(rows, _names(rows)), options)
+
+
+def _inferred(columns: Mapping[str, Values], options: _Options) -> Inferred:
+    lacking = sorted((options.categorical | options.dates) - set(columns))
     if lacking:
-        raise DataError(f"no feature {', '.join(lacking)}; there are: {', '.join(chosen)}")
-    columns = columns_of_rows(rows, known)
+        raise DataError(f"no feature {', '.join(lacking)}; there are: {', '.join(columns)}")
     problems, fields, left_out = Problems(), {}, {}
-    for name in chosen:
-        found = _field(name, columns[name], options, problems)
+    for name, values in columns.items():
+        found = _field(name, values, options, problems)
         if isinstance(found, str):
             left_out[name] = found
         else:

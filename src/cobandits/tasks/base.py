@@ -173,10 +173,7 @@ class TaskData(ABC):
 
     @abstractmethod
     def ridge(self, penalty: RidgePenalty, centre: Floats | None = None) -> Floats:
-        """Return each task's ridge regression, (d, T); see :func:`cobandits.kernels.ridge`.
-
-        It shrinks theta to ``centre``, (d,), or to 0.
-        """
+        """Return each task's ridge regression, (d, T), shrunken to ``centre``, (d,), or to 0."""
 
     @abstractmethod
     def marginal(self, variances: Floats) -> Marginal:
@@ -228,3 +225,11 @@ class TaskData(ABC):
     @abstractmethod
     def split(self, n_parts: int, rng: np.random.Generator) -> Sequence[TaskData]:
         """Return disjoint random parts with about as many rows of each task (sample splitting)."""
+
+    @abstractmethod
+    def rewards_alone(self) -> TaskData:
+        """Return the same rewards with one feature that is 1 in every row."""
+
+    @abstractmethod
+    def every(self, step: int) -> TaskData:
+        """Return every ``step``-th task alone, from the first on."""

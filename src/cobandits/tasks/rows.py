@@ -232,10 +232,22 @@ class TaskRows(HeldTasks):
         """Return the likelihood's sums if thetas vary; see :class:`cobandits.kernels.Marginal`."""
         return kernels.marginal(self.rows, self.rewards, self.offsets, variances)
 
+    def every(self, step: int) -> TaskRows:
+        """Return every ``step``-th task alone, from the first on."""
+        kept = self.owners % step == 0
+        some = TaskRows(self.dim, self.feature_names)
+        codes = self.owners[kept] // step
+        some._append(self.rows[kept], self.rewards[kept], codes, self.labels[::step])
+        return some
+
     def compact(self) -> HeldTasks:
         """Return the data in the smaller form: as they are, or as statistics."""
-        statistics_bytes = self.n_tasks * (self.dim + 1) ** 2 * 8
-        return self if self.nbytes <= statistics_bytes else self.statistics()
+        return self.statistics() if self.is_long else self
+
+    @property
+    def is_long(self) -> bool:
+        """Whether there are so many rows that their statistics are smaller."""
+        return self.nbytes > self.n_tasks * (self.dim + 1) ** 2 * 8
 
     def statistics(self) -> TaskStatistics:
         """Return the statistics of these rows, with the tasks in the same order."""

@@ -57,6 +57,39 @@ class TaskStatistics(HeldTasks):
         statistics._append(tasks.rows, tasks.rewards, tasks.owners, tasks.labels)
         return statistics
 
+    def plus(self, others: Sequence[TaskStatistics]) -> TaskStatistics:
+        """Return the statistics of all rows of these and of others, which have the same tasks."""
+        if any(other.labels != self.labels or other.dim != self.dim for other in others):
+            raise DataError("only statistics of the same tasks and features can be added")
+        whole = TaskStatistics(self.dim, self.feature_names)
+        whole._codes = dict(self._codes)
+        held = [self.sums, *(other.sums for other in others)]
+        whole._store = {name: np.sum([one[name] for one in held], axis=0) for name in self._store}
+        moments = [self.squared_moment(), *(other.squared_moment() for other in others)]
+        whole._squared_moment = np.sum(moments, axis=0)
+        return whole
+
+    @property
+    def sums(self) -> dict[str, Floats]:
+        """The sums over the rows of each task, by name; the first axis is the task."""
+        return {name: self._part(name) for name in self._store}
+
+    def rewards_alone(self) -> TaskStatistics:
+        """Return the statistics of the same rewards with one feature that is 1 in every row."""
+        alone = TaskStatistics(1)
+        alone._codes = dict(self._codes)
+        counts, sums = self._part("counts"), self._part("reward_sums")
+        alone._store = {
+            "grams": counts[:, None, None],
+            "moments": sums[:, None],
+            "feature_sums": counts[:, None],
+            "reward_sums": sums,
+            "squares": self._part("squares"),
+            "counts": counts,
+        }
+        alone._squared_moment = self._part("squares").sum().reshape(1, 1)
+        return alone
+
     def _reserve(self, n_tasks: int) -> None:
         """Make room for ``n_tasks`` tasks, and for some more."""
         room = len(self._store["counts"])
@@ -193,6 +226,14 @@ class TaskStatistics(HeldTasks):
     def split(self, n_parts: int, rng: np.random.Generator) -> Sequence[TaskData]:
         """Refuse: there are no rows to split."""
         raise DataError("sample splitting needs rows, not statistics; turn split off")
+
+    def every(self, step: int) -> TaskStatistics:
+        """Return every ``step``-th task alone, without the sum of ``y^2 phi phi'``."""
+        some = TaskStatistics(self.dim, self.feature_names)
+        some._codes = {label: code for code, label in enumerate(self.labels[::step])}
+        some._store = {name: part[::step] for name, part in self.sums.items()}
+        some._squared_moment = np.full((self.dim, self.dim), np.nan)
+        return some
 
     def compact(self) -> HeldTasks:
         """Return the data as they are: they cannot be turned back into rows."""
