@@ -1,0 +1,130 @@
+"""Shards on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cobandits.errors import ClusterError, MissingExtraError
+from cobandits.tasks.held import HeldTasks
+from cobandits.tasks.shards import InMemory, Recipe, Shard
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+__all__ = ["DaskNodes", "connected"]
+
+_PATIENCE = 1.0  # seconds without an answer, after which homes are checked
+_PATIENCE_FOR_WORKERS = 600.0  # seconds without any worker, after which a call fails
+
+
+def connected(address: str) -> Client:
+    """Return a client of the scheduler at ``address``, such as ``tcp://host:8786``."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingExtraError("distributed", "dask") from error
+    try:
+        return Client(address, set_as_default=False)
+    except OSError as error:
+        raise ClusterError(
+            f"there is no Dask scheduler at {address}; start one with `dask scheduler` "
+            "and workers with `dask worker ADDRESS`"
+        ) from error
+
+
+class DaskNodes:
+    """Shards as futures, each pinned to a worker, its home.
+
+    Without pins Dask would move whole shards between workers. If a home is lost, Dask makes
+    its shard again from the recipe on another worker; if there was none, the shard gets a new
+    home as soon as a worker joins.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    recipes
+        How each shard is made; they are dealt to the workers in turn.
+    """
+
+    def __init__(self, client: Client, recipes: Sequence[Recipe]) -> None:
+        self._client = client
+        self._recipes = list(recipes)
+        self._homes = self._dealt()
+        self._shards = [self._settled(number) for number in range(len(self._recipes))]
+
+    @classmethod
+    def of(cls, client: Client, parts: Sequence[HeldTasks]) -> DaskNodes:
+        """Return nodes with these tasks, which are sent to the workers, a part for each."""
+        return cls(client, [InMemory(tasks) for tasks in parts])
+
+    @property
+    def homes(self) -> list[str]:
+        """The address of each shard's worker."""
+        return list(self._homes)
+
+    def call(self, function: Callable[..., Any], *arguments: object) -> Sequence[Any]:
+        """Return ``function(shard, *arguments)`` of every shard, computed at its home."""
+        futures = [
+            self._submitted(number, function, *arguments) for number in range(len(self._shards))
+        ]
+        while not self._all_done(futures):
+            for number in self._homeless():
+                self._homes[number] = self._home(number)
+                self._shards[number] = self._settled(number)
+                futures[number] = self._submitted(number, function, *arguments)
+        results: Sequence[Any] = self._client.gather(futures)
+        return results
+
+    def _all_done(self, futures: Sequence[Future]) -> bool:
+        from distributed import wait
+
+        try:
+            with self._client.as_current():
+                wait(futures, timeout=_PATIENCE)
+        except TimeoutError:
+            return False
+        return True
+
+    def _homeless(self) -> list[int]:
+        """Return the shards whose home is gone."""
+        workers = self._workers()
+        return [number for number, home in enumerate(self._homes) if home not in workers]
+
+    def _workers(self) -> list[str]:
+        """Return the workers' addresses; wait for one if there is none."""
+        workers = list(self._client.nthreads())
+        if not workers:
+            try:
+                self._client.wait_for_workers(1, timeout=_PATIENCE_FOR_WORKERS)
+            except TimeoutError as error:
+                raise ClusterError(
+                    f"the cluster has had no worker for {_PATIENCE_FOR_WORKERS:.0f} seconds; "
+                    "start one with `dask worker ADDRESS`"
+                ) from error
+            workers = list(self._client.nthreads())
+        return workers
+
+    def _dealt(self) -> list[str]:
+        return [home for home, _ in zip(itertools.cycle(self._workers()), self._recipes)]
+
+    def _home(self, number: int) -> str:
+        workers = self._workers()
+        return workers[number % len(workers)]
+
+    def _settled(self, number: int) -> Future:
+        """Return the future of a shard at its home."""
+        return self._pinned(number, Shard, self._recipes[number], number)
+
+    def _submitted(self, number: int, function: Callable[..., Any], *arguments: object) -> Future:
+        return self._pinned(number, function, self._shards[number], *arguments)
+
+    def _pinned(self, number: int, function: Callable[..., Any], *arguments: object) -> Future:
+        return self._client.submit(
+            function,
+            *arguments,
+            workers=[self._homes[number]],
+            allow_other_workers=True,
+            pure=False,  # no hash of the arguments: a call is never one that was made before
+        )

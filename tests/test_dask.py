@@ -1,0 +1,132 @@
+"""Tasks on a real Dask cluster of worker processes: the same answers, also when workers die."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from cobandits.engines.dask import DaskNodes, connected
+from cobandits.engines.local import LocalNodes
+from cobandits.errors import ClusterError
+from cobandits.estimate import Estimate
+from cobandits.estimators import Estimator, LowRank
+from cobandits.spread_estimate import SpreadEstimate
+from cobandits.tasks import SpreadTasks, TaskRows
+from tests.sharding import Spy, shards
+from tests.support import NAMES, drawn, make
+
+pytestmark = pytest.mark.filterwarnings("default")  # of Dask itself, at the end of a worker
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+def pid_of(client: Client, worker: str) -> int:
+    return int(client.run(os.getpid, workers=[worker])[worker])
+
+
+def same_bits(found: Estimate, expected: Estimate) -> bool:
+    assert isinstance(found, SpreadEstimate)
+    assert isinstance(expected, SpreadEstimate)
+    return found.gather().theta.tobytes() == expected.gather().theta.tobytes()
+
+
+def local(estimator: Estimator, parts: Sequence[TaskRows]) -> Estimate:
+    return estimator.fit(SpreadTasks.on(LocalNodes.of(parts)), rng=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fit_on_a_cluster_is_that_of_its_shards_here(client: Client, name: str) -> None:
+    """And nothing that grows with the tasks passes: 200 per shard, 1600 bytes a number."""
+    parts = shards(drawn(d=6, T=400, r=2, n=8, noise=0.1).tasks, 3)
+    estimator = make(name, 2, iterations=3, noise_std=0.1, truncation=9.0)
+    spy = Spy(DaskNodes.of(client, parts), out=12_000, back=1200)
+    found = estimator.fit(SpreadTasks.on(spy), rng=0)
+    spy.back = 10**6  # for the gathering that follows
+    assert same_bits(found, local(estimator, parts))
+
+
+def test_shards_are_dealt_to_all_workers_and_stay_there(client: Client) -> None:
+    client.wait_for_workers(2, timeout=200)
+    nodes = DaskNodes.of(client, shards(drawn(d=6, T=9, n=8).tasks, 4))
+    assert len(set(nodes.homes)) == 2
+    for _ in range(3):
+        assert nodes.call(where) == [pid_of(client, home) for home in nodes.homes]
+
+
+def where(_: object) -> int:
+    return os.getpid()
+
+
+class Killer:
+    """Nodes of which one worker is killed before a call."""
+
+    def __init__(self, client: Client, nodes: DaskNodes, at: int) -> None:
+        self.client, self.nodes, self.left = client, nodes, at
+
+    def call(self, function: Callable[..., Any], *arguments: object) -> Sequence[Any]:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(pid_of(self.client, self.nodes.homes[0]), signal.SIGKILL)
+        return self.nodes.call(function, *arguments)
+
+
+@pytest.mark.parametrize("name", ["lowrank", "altgd"])
+def test_a_worker_that_is_killed_in_the_middle_of_a_fit_changes_nothing(
+    client: Client, name: str
+) -> None:
+    parts = shards(drawn(d=6, T=40, r=2, n=8, noise=0.1).tasks, 3)
+    estimator = make(name, 2, iterations=8, tolerance=0)
+    expected = local(estimator, parts)
+    client.wait_for_workers(2, timeout=60)
+    nodes = Killer(client, DaskNodes.of(client, parts), at=12)
+    found = estimator.fit(SpreadTasks.on(nodes), rng=0)
+    assert nodes.left < 0
+    assert same_bits(found, expected)
+
+
+def test_shards_move_to_a_worker_that_joins_after_all_were_lost() -> None:
+    parts = shards(drawn(d=6, T=40, r=2, n=8).tasks, 3)
+    estimator = LowRank(rank=2)
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        nodes = DaskNodes.of(client, parts)
+        over = SpreadTasks.on(nodes)
+        first = nodes.homes[0]
+        os.kill(pid_of(client, first), signal.SIGKILL)  # its nanny starts another one
+        found = estimator.fit(over, rng=0)
+        assert same_bits(found, local(estimator, parts))
+        assert first not in nodes.homes
+
+
+def test_a_cluster_that_is_not_there_is_named() -> None:
+    with pytest.raises(ClusterError, match="no Dask scheduler at tcp"):
+        connected("tcp://127.0.0.1:9")
+
+
+def test_what_a_node_cannot_do_is_raised_here(client: Client) -> None:
+    nodes = DaskNodes.of(client, shards(drawn(d=6, T=4, n=3).tasks, 1))
+    with pytest.raises(ZeroDivisionError):
+        nodes.call(divided)
+
+
+def divided(_: object) -> float:
+    return 1 / int(np.zeros(1)[0])
