@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
-from cobandits.engines.dask import DaskNodes, connected
+from cobandits.engines.dask import DaskNodes, connected, n_threads
 from cobandits.engines.local import LocalNodes
 from cobandits.errors import ClusterError
 from cobandits.estimate import Estimate
 from cobandits.estimators import Estimator, LowRank
+from cobandits.lab import Record, Simulation, Workers, run_all
 from cobandits.spread_estimate import SpreadEstimate
 from cobandits.tasks import SpreadTasks, TaskRows
+from tests.commands import Result, command_line
 from tests.sharding import Spy, shards
 from tests.support import NAMES, drawn, make
 
@@ -130,3 +132,67 @@ def test_what_a_node_cannot_do_is_raised_here(client: Client) -> None:
 
 def divided(_: object) -> float:
     return 1 / int(np.zeros(1)[0])
+
+
+# ---- experiments
+
+
+def experiment(n: int) -> list[Simulation]:
+    """Return cells of two policies and ``n`` trials."""
+    size = {"dim": 5, "n_tasks": 3, "rank": 1}
+    return [
+        Simulation(
+            environment="synthetic",
+            environment_parameters=size,
+            policy=policy,
+            rounds=20,
+            trial=trial,
+        )
+        for policy in ("random", "ridge")
+        for trial in range(n)
+    ]
+
+
+def untimed(record: Record) -> dict[str, object]:
+    return {key: value for key, value in record.items() if "seconds" not in key}
+
+
+def test_cells_have_the_same_records_on_a_cluster_though_a_worker_is_killed(client: Client) -> None:
+    client.wait_for_workers(2, timeout=200)
+    cells = experiment(12)
+    here = {cell.identity: untimed(record) for cell, record in run_all(cells)}
+    workers = Workers(client.get_executor(pure=False), n_threads(client))
+    there = {}
+    for cell, record in run_all(cells, jobs=workers):
+        if not there:
+            os.kill(pid_of(client, next(iter(client.nthreads()))), signal.SIGKILL)
+        there[cell.identity] = untimed(record)
+    assert there == here
+
+
+def test_a_run_on_a_cluster_that_is_stopped_cancels_what_is_under_way(client: Client) -> None:
+    client.wait_for_workers(1, timeout=200)
+    workers = Workers(client.get_executor(pure=False), n_threads(client))
+    results = run_all(experiment(40), jobs=workers)
+    next(results)
+    results.close()
+    with pytest.raises(RuntimeError, match="shutdown"):
+        workers.executor.submit(os.getpid)
+
+
+def test_commands_run_on_a_cluster(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    client.wait_for_workers(1, timeout=200)
+    run = command_line(capsys)
+    words = ["simulate", "--rounds", 10, "--trials", 2, "--tasks", 3, "--dim", 4, "--rank", 1]
+    told = [*words, "--policy", "random", "--policy", "ridge", "--json"]
+    address = client.scheduler.address
+    here, there = run(*told), run(*told, "--cluster", address)
+    assert here.code == there.code == 0
+    assert regrets(here) == regrets(there)
+    both = run(*told, "--cluster", address, "--jobs", 2)
+    assert both.code != 0
+    assert "leave out --jobs" in both.err
+
+
+def regrets(result: Result) -> list[tuple[str, float]]:
+    return sorted((line["policy"], line["regret_per_task"]) for line in result.records)

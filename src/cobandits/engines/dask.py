@@ -13,7 +13,7 @@ from cobandits.tasks.shards import InMemory, Recipe, Shard
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["DaskNodes", "connected"]
+__all__ = ["DaskNodes", "connected", "n_threads"]
 
 _PATIENCE = 1.0  # seconds without an answer, after which homes are checked
 _PATIENCE_FOR_WORKERS = 600.0  # seconds without any worker, after which a call fails
@@ -32,6 +32,14 @@ def connected(address: str) -> Client:
             f"there is no Dask scheduler at {address}; start one with `dask scheduler` "
             "and workers with `dask worker ADDRESS`"
         ) from error
+
+
+def n_threads(client: Client) -> int:
+    """Return how many things the workers do at once; refuse a cluster without workers."""
+    number = sum(client.nthreads().values())
+    if number == 0:
+        raise ClusterError("the cluster has no workers; start one with `dask worker ADDRESS`")
+    return int(number)
 
 
 class DaskNodes:
