@@ -7,13 +7,16 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import dask
+import dask.dataframe
 import numpy as np
+import pandas
 import pytest
 from distributed import Client, LocalCluster
 
 from cobandits.engines.dask import DaskNodes, connected, n_threads
 from cobandits.engines.local import LocalNodes
-from cobandits.errors import ClusterError
+from cobandits.errors import ClusterError, DataError
 from cobandits.estimate import Estimate
 from cobandits.estimators import Estimator, LowRank
 from cobandits.lab import Record, Simulation, Workers, run_all
@@ -30,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # of Dask itself, at the end
 def client() -> Iterator[Client]:
     with (
         LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
@@ -106,7 +109,7 @@ def test_shards_move_to_a_worker_that_joins_after_all_were_lost() -> None:
     estimator = LowRank(rank=2)
     with (
         LocalCluster(
-            n_workers=1, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+            n_workers=1, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
@@ -132,6 +135,30 @@ def test_what_a_node_cannot_do_is_raised_here(client: Client) -> None:
 
 def divided(_: object) -> float:
     return 1 / int(np.zeros(1)[0])
+
+
+# ---- frames
+
+
+def test_a_dask_frame_with_scattered_tasks_is_shuffled_once(client: Client) -> None:
+    client.wait_for_workers(1, timeout=200)
+    tasks = drawn(d=4, T=30, r=2, n=7, noise=0.1).tasks
+    order = np.random.default_rng(0).permutation(tasks.n_rows)
+    table = pandas.DataFrame(tasks.rows[order], columns=list("abcd"))
+    table["y"], table["who"] = tasks.rewards[order], [f"task {t}" for t in tasks.owners[order]]
+    plain = LowRank(rank=2).fit(tasks)
+    with client.as_current(), dask.config.set({"dataframe.shuffle.method": "tasks"}):
+        frame = dask.dataframe.from_pandas(table, npartitions=3)
+        scattered = DaskNodes.of_frame(client, frame, task="who", reward="y", partitioned=True)
+        with pytest.raises(DataError, match="partition the rows by task"):
+            SpreadTasks.on(scattered)
+        found = LowRank(rank=2).fit(
+            SpreadTasks.on(DaskNodes.of_frame(client, frame, task="who", reward="y"))
+        )
+    assert isinstance(found, SpreadEstimate)
+    theta = found.gather().theta_of([f"task {t}" for t in tasks.labels])
+    assert np.linalg.norm(theta - plain.theta) <= 1e-6 * np.linalg.norm(plain.theta)
+    assert found.feature_names == tuple("abcd")
 
 
 # ---- experiments

@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cobandits.errors import ClusterError, MissingExtraError
+from cobandits.frames import Frame
 from cobandits.tasks.held import HeldTasks
+from cobandits.tasks.rows import TaskRows
 from cobandits.tasks.shards import InMemory, Recipe, Shard
 
 if TYPE_CHECKING:
+    from dask.dataframe import DataFrame
     from distributed import Client, Future
 
 __all__ = ["DaskNodes", "connected", "n_threads"]
@@ -53,10 +56,10 @@ class DaskNodes:
     ----------
     client : distributed.Client
     recipes
-        How each shard is made; they are dealt to the workers in turn.
+        How each shard is made, or futures of that; they are dealt to the workers in turn.
     """
 
-    def __init__(self, client: Client, recipes: Sequence[Recipe]) -> None:
+    def __init__(self, client: Client, recipes: Sequence[Recipe | Future]) -> None:
         self._client = client
         self._recipes = list(recipes)
         self._homes = self._dealt()
@@ -66,6 +69,33 @@ class DaskNodes:
     def of(cls, client: Client, parts: Sequence[HeldTasks]) -> DaskNodes:
         """Return nodes with these tasks, which are sent to the workers, a part for each."""
         return cls(client, [InMemory(tasks) for tasks in parts])
+
+    @classmethod
+    def of_frame(
+        cls,
+        client: Client,
+        frame: DataFrame,
+        *,
+        task: str,
+        reward: str,
+        features: Sequence[str] | None = None,
+        intercept: bool = False,
+        partitioned: bool = False,
+    ) -> DaskNodes:
+        """Return nodes with the rows of a Dask frame, a shard per partition.
+
+        If the frame is not ``partitioned`` by task, its rows are shuffled once. For the
+        columns see :func:`cobandits.frames.columns_of`.
+        """
+        from dask import delayed
+
+        whole = frame if partitioned else frame.shuffle(on=task)
+        names = _feature_columns(whole, task, reward, features)
+        parts = [
+            delayed(_frame_recipe)(part, task, reward, names, intercept)
+            for part in whole.to_delayed()
+        ]
+        return cls(client, client.compute(parts))
 
     @property
     def homes(self) -> list[str]:
@@ -136,3 +166,22 @@ class DaskNodes:
             allow_other_workers=True,
             pure=False,  # no hash of the arguments: a call is never one that was made before
         )
+
+
+def _feature_columns(
+    frame: DataFrame, task: str, reward: str, features: Sequence[str] | None
+) -> list[str]:
+    """Return the names of the features: those given, or all other columns."""
+    return [name for name in (features or frame.columns) if name not in (task, reward)]
+
+
+def _frame_recipe(
+    part: Frame, task: str, reward: str, features: list[str], intercept: bool
+) -> InMemory:
+    """Return the rows of a partition, which may have none."""
+    if len(part) == 0:
+        return InMemory(TaskRows(len(features) + intercept))
+    rows = TaskRows.from_frame(
+        part, task=task, reward=reward, features=features, intercept=intercept
+    )
+    return InMemory(rows)
