@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from distributed import Client, LocalCluster
@@ -62,7 +63,8 @@ def _count_bytes() -> None:
         _passed[0] += n or 0
         return n
 
-    IOStream.write_to_fd, IOStream.read_from_fd = counted_write, counted_read
+    patch.object(IOStream, "write_to_fd", counted_write).start()
+    patch.object(IOStream, "read_from_fd", counted_read).start()
 
 
 def _taken() -> list[int]:

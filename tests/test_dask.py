@@ -189,7 +189,7 @@ def test_cells_have_the_same_records_on_a_cluster_though_a_worker_is_killed(clie
     cells = experiment(12)
     here = {cell.identity: untimed(record) for cell, record in run_all(cells)}
     workers = Workers(client.get_executor(pure=False), n_threads(client))
-    there = {}
+    there: dict[str, dict[str, object]] = {}
     for cell, record in run_all(cells, jobs=workers):
         if not there:
             os.kill(pid_of(client, next(iter(client.nthreads()))), signal.SIGKILL)

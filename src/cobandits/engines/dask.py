@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DaskNodes", "connected", "n_threads"]
 
 _PATIENCE = 1.0  # seconds without an answer, after which homes are checked
+_PAUSE = 0.2  # seconds between two looks for a worker
 _PATIENCE_FOR_WORKERS = 600.0  # seconds without any worker, after which a call fails
 
 
@@ -132,16 +134,14 @@ class DaskNodes:
 
     def _workers(self) -> list[str]:
         """Return the workers' addresses; wait for one if there is none."""
-        workers = list(self._client.nthreads())
-        if not workers:
-            try:
-                self._client.wait_for_workers(1, timeout=_PATIENCE_FOR_WORKERS)
-            except TimeoutError as error:
+        until = time.monotonic() + _PATIENCE_FOR_WORKERS
+        while not (workers := list(self._client.nthreads())):
+            if time.monotonic() > until:
                 raise ClusterError(
                     f"the cluster has had no worker for {_PATIENCE_FOR_WORKERS:.0f} seconds; "
                     "start one with `dask worker ADDRESS`"
-                ) from error
-            workers = list(self._client.nthreads())
+                )
+            time.sleep(_PAUSE)
         return workers
 
     def _dealt(self) -> list[str]:

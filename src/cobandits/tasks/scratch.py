@@ -60,7 +60,7 @@ class _Buffer:
         if len(self._bytes) < size:
             self._bytes = np.empty(size, np.uint8)
         with path.open("rb", buffering=0) as file:
-            view = memoryview(self._bytes)[:size]
+            view = self._bytes.data[:size]
             while len(view):
                 view = view[file.readinto(view) :]
         return self._bytes[:size]
