@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -29,14 +30,25 @@ from tests.support import NAMES, drawn, make
 pytestmark = pytest.mark.filterwarnings("default")  # of Dask itself, at the end of a worker
 
 
+@contextlib.contextmanager
+def cluster(n_workers: int) -> Iterator[Client]:
+    """Start worker processes, each with a nanny that starts it again if it is killed.
+
+    On a busy machine that takes longer than a LocalCluster waits by itself.
+    """
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "300s"}),
+        LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
+        ) as workers,
+        Client(workers, set_as_default=False) as client,
+    ):
+        yield client
+
+
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with (
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
+    with cluster(2) as client:
         yield client
 
 
@@ -107,12 +119,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_fit_changes_nothing(
 def test_shards_move_to_a_worker_that_joins_after_all_were_lost() -> None:
     parts = shards(drawn(d=6, T=40, r=2, n=8).tasks, 3)
     estimator = LowRank(rank=2)
-    with (
-        LocalCluster(
-            n_workers=1, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
-        ) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):
+    with cluster(1) as client:
         nodes = DaskNodes.of(client, parts)
         over = SpreadTasks.on(nodes)
         first = nodes.homes[0]

@@ -96,12 +96,11 @@ def run(shard: Shard, program: Program) -> list[Any] | str | None:
         data = block.load()
         if data.n_tasks == 0:
             continue
-        found = executed(program, Place(data, shard.number, number), memory)
+        remember = program.remember if block.stays else program.remember - program.optional
+        here = program._replace(remember=remember)
+        found = executed(here, Place(data, shard.number, number), memory)
         if found is None:
             return MISSING
-        if not block.stays:  # parts of the rows would not fit either
-            for token in [token for token, value in memory.items() if isinstance(value, HeldTasks)]:
-                del memory[token]
         parts.append(found)
     return merged(parts, [merge for _, merge in program.outputs]) if parts else None
 
