@@ -23,7 +23,7 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-matrix lint lint-workflows format reproduce bench bench-peers flagship \
+.PHONY: help setup test test-matrix lint lint-workflows format reproduce bench bench-cluster bench-peers flagship \
   statistical dist clean
 
 help: ## list the targets
@@ -82,6 +82,9 @@ reproduce: setup ## every figure of the paper, quickly, and a report on its clai
 
 bench: setup ## the benchmarks, as ratios in one run on one thread
 	$(BIN)/python -m benchmarks
+
+bench-cluster: setup ## fits on a Dask cluster of this machine: bytes, overhead, lost workers
+	$(BIN)/python -m benchmarks cluster
 
 # The peers have an environment of their own, and are never a dependency of the package.
 PEERS := .venv-peers

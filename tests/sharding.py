@@ -36,7 +36,7 @@ class Spy:
     """Nodes that fail if a call sends a node more than ``out`` bytes, or brings ``back`` more."""
 
     def __init__(self, nodes: Nodes, out: int, back: int) -> None:
-        self._nodes, self._out, self._back = nodes, out, back
+        self._nodes, self._out, self.back = nodes, out, back
 
     def call(self, function: Callable[..., Any], *arguments: object) -> Sequence[Any]:
         sent = len(pickle.dumps(arguments))
@@ -44,5 +44,5 @@ class Spy:
         results = self._nodes.call(function, *arguments)
         for result in results:
             brought = len(pickle.dumps(result))
-            assert brought <= self._back, f"a node sent {brought} bytes"
+            assert brought <= self.back, f"a node sent {brought} bytes"
         return results

@@ -7,6 +7,7 @@
     ├── RankError            a rank that the data cannot carry             (ValueError)
     ├── ConfigurationError   a parameter out of its bounds                 (ValueError)
     ├── UnknownTaskError     a task label that was never fitted            (KeyError)
+    ├── ClusterError         a cluster that cannot be reached, or has no workers
     ├── ModelFileError       a saved estimate, log or policy that cannot be read
     └── MissingExtraError    an optional dependency is not installed       (ImportError)
 
@@ -16,6 +17,7 @@ Each message says what was wrong, the bound, what was given and what to do.
 from __future__ import annotations
 
 __all__ = [
+    "ClusterError",
     "CobanditsError",
     "ConfigurationError",
     "DataError",
@@ -51,6 +53,10 @@ class UnknownTaskError(CobanditsError, KeyError):
 
 class ModelFileError(CobanditsError):
     """A saved estimate, log or policy that cannot be read."""
+
+
+class ClusterError(CobanditsError):
+    """A cluster that cannot be reached, or has no workers."""
 
 
 class MissingExtraError(CobanditsError, ImportError):

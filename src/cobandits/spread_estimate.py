@@ -94,7 +94,7 @@ class SpreadEstimate(Estimate):
     def load(cls, path: str | Path) -> Estimate:
         """Read what :meth:`save` wrote, the weights of all tasks."""
         parts = [read_frame(part) for part in sorted(Path(path).glob("part-*.parquet"))]
-        labels = tuple(label for part in parts for label in part["task"].to_list())
+        labels = tuple(label for part in parts for label in part["task"].to_numpy().tolist())
         names = [name for name in parts[0].columns if name != "task"]
         weights = np.hstack([[part[name].to_numpy() for name in names] for part in parts])
         return replace(Estimate.load(Path(path) / "basis.npz"), weights=weights, labels=labels)

@@ -10,9 +10,15 @@ from typing import Annotated, get_type_hints
 
 import typer
 
-__all__ = ["Jobs", "JsonTrials", "Seed", "with_options"]
+__all__ = ["Cluster", "Jobs", "JsonTrials", "Seed", "with_options"]
 
 Jobs = Annotated[int, typer.Option(min=1, metavar="INT", help="Processes to run in.")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Run on the Dask cluster there, tcp://host:8786; not with --jobs."
+    ),
+]
 Seed = Annotated[
     int, typer.Option(min=0, metavar="INT", help="The same seed gives the same results.")
 ]

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from cobandits import datasets
 from cobandits.cli.interrupts import RESUMABLE, interruptible
-from cobandits.cli.options import Jobs, Seed
+from cobandits.cli.options import Cluster, Jobs, Seed
 from cobandits.cli.output import console, new_table, plot_directory
+from cobandits.cli.workers import chosen_workers
 from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
 from cobandits.lab import Reproduction
@@ -48,6 +49,7 @@ def reproduce(
     quick: Quick = False,
     trials: Trials = None,
     jobs: Jobs = 1,
+    cluster: Cluster = None,
     seed: Seed = 0,
     out: Out = Path("results/reproduce"),
 ) -> None:
@@ -65,11 +67,15 @@ def reproduce(
     scale = Scale(trials=n_trials, quick=quick, mnist=mnist, seed=seed)
     _tell_of_mnist(panels, scale)
     plot_directory(out)
-    with interruptible(RESUMABLE), ProgressBar(unit="cells") as bar:
+    with (
+        interruptible(RESUMABLE),
+        chosen_workers(jobs, cluster) as workers,
+        ProgressBar(unit="cells") as bar,
+    ):
         done = run_and_draw(
             panels,
             scale,
-            jobs=jobs,
+            jobs=workers,
             out=out,
             progress=lambda cells, total, _: bar.update(cells, total),
             stage=bar.stage,

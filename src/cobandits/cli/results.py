@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cobandits import plots
 from cobandits.cli.output import plot_directory, to_json, writing
 from cobandits.cli.standings import Standings, print_standings, standings
-from cobandits.lab import Experiment, Record, Simulation, in_order, run_all, tuned
+from cobandits.lab import Experiment, Jobs, Record, Simulation, in_order, run_all, tuned
 from cobandits.lab.runner import Runner
 from cobandits.progress import ProgressBar
 
@@ -47,7 +47,7 @@ class Result:
 def report(
     experiments: Sequence[Experiment],
     *,
-    jobs: int,
+    jobs: Jobs,
     as_json: bool,
     plot: Path | None = None,
     run: Runner = run_all,
@@ -100,7 +100,7 @@ def file_name(text: str) -> str:
     return re.sub(r"[^\w.-]+", "-", text).strip("-.") or "unnamed"
 
 
-def _tuned(experiment: Experiment, jobs: int, bar: ProgressBar, run: Runner) -> Result:
+def _tuned(experiment: Experiment, jobs: Jobs, bar: ProgressBar, run: Runner) -> Result:
     if not experiment.tune:
         return Result(experiment=experiment)
     bar.stage("tuning")
@@ -109,7 +109,7 @@ def _tuned(experiment: Experiment, jobs: int, bar: ProgressBar, run: Runner) -> 
 
 
 def _run(
-    results: Sequence[Result], jobs: int, bar: ProgressBar, run: Runner
+    results: Sequence[Result], jobs: Jobs, bar: ProgressBar, run: Runner
 ) -> Iterator[tuple[str, Simulation, Record]]:
     """Run the cells of all experiments, and add each record to its result, in order."""
     plan = [

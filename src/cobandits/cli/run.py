@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 
 from cobandits.cli.interrupts import RESUMABLE, interruptible
-from cobandits.cli.options import Jobs, JsonTrials
+from cobandits.cli.options import Cluster, Jobs, JsonTrials
 from cobandits.cli.output import plot_directory
 from cobandits.cli.pages import write_pages
 from cobandits.cli.results import draw, file_name, report
+from cobandits.cli.workers import chosen_workers
 from cobandits.lab import Store, read_experiments
 
 __all__ = ["run"]
@@ -24,6 +25,7 @@ def run(
     ],
     *,
     jobs: Jobs = 1,
+    cluster: Cluster = None,
     as_json: JsonTrials = False,
     out: Annotated[
         Path | None,
@@ -44,8 +46,12 @@ def run(
         experiment.check()
     directory = Path("results", file_name(experiments[0].name)) if out is None else out
     plot_directory(directory)
-    with interruptible(RESUMABLE), Store(directory) as store:
-        results = report(experiments, jobs=jobs, as_json=as_json, run=store.run_all)
+    with (
+        interruptible(RESUMABLE),
+        chosen_workers(jobs, cluster) as workers,
+        Store(directory) as store,
+    ):
+        results = report(experiments, jobs=workers, as_json=as_json, run=store.run_all)
     page = write_pages(results, draw(results, directory), directory)
     for note in store.notes:
         print(f"cobandits: {note}", file=sys.stderr)

@@ -13,8 +13,9 @@ import typer
 
 from cobandits import datasets, environments, policies
 from cobandits.cli.interrupts import interruptible
-from cobandits.cli.options import Jobs, JsonTrials, Seed
+from cobandits.cli.options import Cluster, Jobs, JsonTrials, Seed
 from cobandits.cli.results import report
+from cobandits.cli.workers import chosen_workers
 from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
 from cobandits.lab import Candidate, Experiment, told_rank
@@ -66,6 +67,7 @@ class RunOptions:
         bool, typer.Option("--tune", help="Tune what is not given, on trials of their own.")
     ] = False
     jobs: Jobs = 1
+    cluster: Cluster = None
     as_json: JsonTrials = False
     plot: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Draw the regret by round into DIR.")
@@ -184,8 +186,11 @@ def simulate(run: RunOptions, environment: EnvironmentOptions) -> None:
         tune=run.tune,
     )
     experiment.check()
-    with interruptible("stopped; nothing is kept"):
-        report([experiment], jobs=run.jobs, as_json=run.as_json, plot=run.plot)
+    with (
+        interruptible("stopped; nothing is kept"),
+        chosen_workers(run.jobs, run.cluster) as workers,
+    ):
+        report([experiment], jobs=workers, as_json=run.as_json, plot=run.plot)
 
 
 def _rounds(env: str, parameters: Mapping[str, Scalar], asked: int | None) -> int:

@@ -8,7 +8,7 @@ from cobandits.lab.cells import Cell, Estimation, Simulation
 from cobandits.lab.experiments import Candidate, Experiment, read_experiments, told_rank
 from cobandits.lab.records import Record
 from cobandits.lab.reproduction import Reproduction, reproduce
-from cobandits.lab.runner import in_order, run_all
+from cobandits.lab.runner import Jobs, Workers, in_order, run_all
 from cobandits.lab.store import Store
 from cobandits.lab.tuning import Tuning, tune, tuned
 
@@ -17,11 +17,13 @@ __all__ = [
     "Cell",
     "Estimation",
     "Experiment",
+    "Jobs",
     "Record",
     "Reproduction",
     "Simulation",
     "Store",
     "Tuning",
+    "Workers",
     "in_order",
     "read_experiments",
     "reproduce",

@@ -22,7 +22,7 @@ from cobandits.lab.cells import Cell
 from cobandits.lab.claims import Claim, Evidence, check
 from cobandits.lab.panels import Panel, Scale
 from cobandits.lab.records import Record
-from cobandits.lab.runner import Progress
+from cobandits.lab.runner import Jobs, Progress, Workers
 from cobandits.lab.store import Store
 
 __all__ = ["Reproduction", "facts", "reproduce"]
@@ -62,7 +62,7 @@ def reproduce(
     panels: Sequence[Panel],
     scale: Scale,
     *,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     out: Path,
     progress: Progress | None = None,
     stage: Callable[[str], None] = lambda _: None,
@@ -92,7 +92,7 @@ def reproduce(
         records=records,
         figures=figures,
         seconds=seconds,
-        jobs=jobs,
+        jobs=_number(jobs),
         n_cells=len({cell.identity for cell in cells}),
         n_run=n_run,
         facts=facts(),
@@ -101,17 +101,21 @@ def reproduce(
 
 
 def _run_missing(
-    store: Store, cells: Sequence[Cell], *, jobs: int, progress: Progress | None
+    store: Store, cells: Sequence[Cell], *, jobs: Jobs, progress: Progress | None
 ) -> tuple[int, float]:
     """Run the cells without a record; return their number, and the seconds of all runs so far."""
     missing = store.missing(cells)
-    clock = _Clock(store.directory / "runs.json", jobs)
+    clock = _Clock(store.directory / "runs.json", _number(jobs))
     with clock, contextlib.closing(store.run_all(missing, jobs=jobs)) as results:
         for done, (cell, _) in enumerate(results, 1):
             clock.tick()
             if progress is not None:
                 progress(done, len(missing), str(cell))
     return len(missing), clock.total
+
+
+def _number(jobs: Jobs) -> int:
+    return jobs.number if isinstance(jobs, Workers) else jobs
 
 
 def _by_panel(

@@ -9,9 +9,9 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cobandits.datasets import KNOWN
 from cobandits.errors import CobanditsError, ConfigurationError, DataError
@@ -19,7 +19,7 @@ from cobandits.lab.cells import Cell, Within
 from cobandits.lab.records import Record
 from cobandits.threads import one_thread
 
-__all__ = ["Progress", "Results", "Runner", "in_order", "run_all"]
+__all__ = ["Jobs", "Progress", "Results", "Runner", "Workers", "in_order", "run_all"]
 
 Progress = Callable[[int, int, str], None]  # steps done, steps in all, what is done now
 Results = Generator[tuple[Cell, Record], None, None]  # close it to end what is under way
@@ -29,17 +29,30 @@ _AHEAD = 8  # batches submitted per process, so that none is ever idle
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
+class Workers(NamedTuple):
+    """Workers that run elsewhere, such as those of a cluster, and how many there are."""
+
+    executor: Executor
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.number} workers of a cluster"
+
+
+Jobs = int | Workers  # a number of processes of this machine, or workers
+
+
 class Runner(Protocol):
     """A function that runs cells: ``run_all``, or that of a store with some of their records."""
 
     def __call__(
-        self, cells: Sequence[Cell], *, jobs: int = 1, progress: Progress | None = None
+        self, cells: Sequence[Cell], *, jobs: Jobs = 1, progress: Progress | None = None
     ) -> Results:
         """Yield each cell with its record."""
         ...
 
 
-def run_all(cells: Sequence[Cell], *, jobs: int = 1, progress: Progress | None = None) -> Results:
+def run_all(cells: Sequence[Cell], *, jobs: Jobs = 1, progress: Progress | None = None) -> Results:
     """Run cells, and yield each with its record as it is done; equal cells run once.
 
     Linear algebra uses one thread, so records are the same bit for bit whatever the number of
@@ -47,8 +60,9 @@ def run_all(cells: Sequence[Cell], *, jobs: int = 1, progress: Progress | None =
 
     Parameters
     ----------
-    jobs : int
-        The number of processes; with 1, cells run in this process, in their order.
+    jobs : int or Workers
+        The number of processes; with 1, cells run in this process, in their order. Or workers
+        elsewhere: the cells of a worker that is lost are run again, if its executor does that.
     progress
         Called with the steps done, the steps in all, and the current cell.
 
@@ -63,9 +77,12 @@ def run_all(cells: Sequence[Cell], *, jobs: int = 1, progress: Progress | None =
     >>> [record["policy"] for _, record in run_all(cells)]
     ['random', 'ridge']
     """
+    distinct = list({cell.identity: cell for cell in reversed(cells)}.values())[::-1]
+    if isinstance(jobs, Workers):
+        yield from _on_workers(distinct, jobs, progress)
+        return
     if jobs < 1:
         raise ConfigurationError(f"jobs must be at least 1, got {jobs}")
-    distinct = list({cell.identity: cell for cell in reversed(cells)}.values())[::-1]
     jobs = min(jobs, len(distinct))
     if jobs <= 1:
         yield from _one_by_one(distinct, progress)
@@ -105,13 +122,8 @@ def _in_processes(cells: Sequence[Cell], jobs: int, progress: Progress | None) -
     others = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_prepare)
-    done, total = 0, sum(cell.steps for cell in cells)
     try:
-        for cell, record in _fed(pool, _queue(_batches(cells, jobs), jobs), jobs):
-            done += cell.steps
-            if progress is not None:
-                progress(done, total, str(cell))
-            yield cell, record
+        yield from _told(cells, _fed(pool, cells, jobs), progress)
     except BaseException:  # also an interrupt, or a caller that wants no more
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in set(multiprocessing.active_children()) - others:
@@ -120,8 +132,27 @@ def _in_processes(cells: Sequence[Cell], jobs: int, progress: Progress | None) -
     pool.shutdown()
 
 
-def _fed(pool: ProcessPoolExecutor, waiting: list[Batch], jobs: int) -> Results:
-    """Submit a few batches at a time, from the end of the list; yield cells and records."""
+def _on_workers(cells: Sequence[Cell], workers: Workers, progress: Progress | None) -> Results:
+    try:
+        yield from _told(cells, _fed(workers.executor, cells, workers.number), progress)
+    except BaseException:  # also an interrupt: what is under way is cancelled
+        workers.executor.shutdown(wait=False)
+        raise
+
+
+def _told(cells: Sequence[Cell], results: Results, progress: Progress | None) -> Results:
+    """Yield the results, and report each."""
+    done, total = 0, sum(cell.steps for cell in cells)
+    for cell, record in results:
+        done += cell.steps
+        if progress is not None:
+            progress(done, total, str(cell))
+        yield cell, record
+
+
+def _fed(pool: Executor, cells: Sequence[Cell], jobs: int) -> Results:
+    """Submit a few batches of cells at a time; yield cells and records."""
+    waiting = _queue(_batches(cells, jobs), jobs)
     under_way: dict[Future[list[Record]], Batch] = {}
 
     def feed() -> None:
@@ -186,6 +217,7 @@ def _results(batch: Batch, future: Future[list[Record]]) -> list[Record]:
 
 
 def _run_batch(batch: Batch) -> list[Record]:
+    _one_thread()  # from now on: a worker of a cluster was not prepared
     return [_run_named(cell) for cell in batch]
 
 

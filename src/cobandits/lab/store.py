@@ -17,7 +17,7 @@ from cobandits.errors import ConfigurationError, MissingExtraError
 from cobandits.files import write_whole
 from cobandits.lab.cells import Cell
 from cobandits.lab.records import Record
-from cobandits.lab.runner import Progress, Results, run_all
+from cobandits.lab.runner import Jobs, Progress, Results, run_all
 
 if TYPE_CHECKING:
     import polars as pl
@@ -123,7 +123,7 @@ class Store:
         return {record["identity"]: record for records in alike for record in records}
 
     def run_all(
-        self, cells: Sequence[Cell], *, jobs: int = 1, progress: Progress | None = None
+        self, cells: Sequence[Cell], *, jobs: Jobs = 1, progress: Progress | None = None
     ) -> Results:
         """Yield cells with the records that are there, then run the others and add theirs."""
         missing = self.missing(cells)

@@ -14,7 +14,7 @@ from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
 from cobandits.lab.cells import Parameters
 from cobandits.lab.experiments import Candidate, Experiment
-from cobandits.lab.runner import Progress, Runner, in_order, run_all
+from cobandits.lab.runner import Jobs, Progress, Runner, in_order, run_all
 
 __all__ = ["Tuning", "tune", "tuned"]
 
@@ -44,7 +44,7 @@ class Tuning:
 def tuned(
     experiment: Experiment,
     *,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     progress: Progress | None = None,
     run: Runner = run_all,
 ) -> tuple[Experiment, list[Tuning]]:
@@ -68,7 +68,7 @@ def tune(
     candidate: Candidate,
     *,
     trials: Sequence[int] = _TRIALS,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     progress: Progress | None = None,
     run: Runner = run_all,
 ) -> Tuning:

@@ -26,6 +26,8 @@ __all__ = ["Columns", "Driver", "Nodes"]
 
 Sources = tuple["Columns", ...]
 
+_SHALLOW = 2  # kept columns upon others; deeper ones take too many passes to be computed again
+
 
 class Nodes(Protocol):
     """Several shards of data, each somewhere: all that an engine must offer."""
@@ -41,7 +43,7 @@ class Driver:
         self.nodes = nodes
         self._held: dict[int, bool] = {}  # tokens to remember, and whether all nodes do
         self._pending: dict[int, tuple[Expression, Sources]] = {}  # to compute with the next call
-        self._defined: set[int] = set()  # whose definition is always sent
+        self._optional: set[int] = set()  # whose definition is always sent
         self._forget: list[int] = []
 
     def evaluate(self, *outputs: Output) -> list[Any]:
@@ -49,14 +51,14 @@ class Driver:
         pending = [expression for expression, _ in self._pending.values()]
         forget = tuple(self._forget)
         while True:
-            program = compiled_program(outputs, pending, self._held, forget)
+            program = compiled_program(outputs, pending, self._held, self._optional, forget)
             answers = self.nodes.call(run, program)
             if MISSING not in answers:
                 break
             self._held = dict.fromkeys(self._held, False)  # a node was lost: send definitions
         del self._forget[: len(forget)]
-        for token in program.remember & self._held.keys() - self._defined:
-            self._held[token] = True
+        for token in program.remember & self._held.keys():
+            self._held[token] = token not in self._optional
             self._pending.pop(token, None)
         parts = [answer for answer in answers if answer is not None]
         if not parts:
@@ -72,6 +74,9 @@ class Driver:
         token = columns.expression.token
         if token not in self._held:
             self._held[token] = False
+            columns.depth = 1 + max((source.depth for source in columns.sources), default=0)
+            if columns.depth <= _SHALLOW:
+                self._optional.add(token)
             self._pending[token] = columns.expression, columns.sources
             columns.sources, columns.is_kept = (), True
             weakref.finalize(columns, self._drop, token)
@@ -80,12 +85,12 @@ class Driver:
     def remember(self, owner: object, expression: Expression) -> None:
         """Have nodes remember a value, if they have room for it, while ``owner`` lives."""
         self._held[expression.token] = False
-        self._defined.add(expression.token)
+        self._optional.add(expression.token)
         weakref.finalize(owner, self._drop, expression.token)
 
     def _drop(self, token: int) -> None:
         self._held.pop(token)
-        self._defined.discard(token)
+        self._optional.discard(token)
         self._pending.pop(token, None)
         self._forget.append(token)
 
@@ -105,7 +110,8 @@ class Columns(np.lib.mixins.NDArrayOperatorsMixin):
         function: Callable[..., Any],
         *arguments: object,
     ) -> None:
-        self.driver, self.shape, self.is_kept = driver, shape, False
+        self.driver, self.shape = driver, shape
+        self.is_kept, self.depth = False, 0  # how many kept columns one upon the other
         columns = [one for one in arguments if isinstance(one, Columns)]
         plain = (one.expression if isinstance(one, Columns) else one for one in arguments)
         self.expression: Expression = Expression(function, *plain)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -92,6 +92,7 @@ class Program(NamedTuple):
     steps: tuple[Step, ...]
     outputs: tuple[tuple[int, Merge], ...]
     remember: frozenset[int]  # tokens whose values are used again
+    optional: frozenset[int]  # those of them that can be computed again, where memory is short
     forget: tuple[int, ...]
 
 
@@ -99,12 +100,13 @@ def compiled_program(
     outputs: Sequence[Output],
     also: Iterable[Expression],
     held: Mapping[int, bool],
+    optional: Set[int],
     forget: Iterable[int],
 ) -> Program:
     """Return the program that evaluates ``outputs``, and ``also`` what is to be remembered.
 
     ``held`` has the tokens to remember; true for those that every node has already, and whose
-    definition is not sent again.
+    definition is not sent again; never so for the ``optional`` ones.
     """
     steps: dict[int, Step] = {}
     stack = [*also, *(output.expression for output in outputs)][::-1]
@@ -127,6 +129,7 @@ def compiled_program(
         steps=tuple(steps.values()),
         outputs=tuple((output.expression.token, output.merge) for output in outputs),
         remember=frozenset(token for token in steps if token in held),
+        optional=frozenset(token for token in steps if token in optional),
         forget=tuple(forget),
     )
 

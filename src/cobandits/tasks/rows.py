@@ -59,6 +59,17 @@ class TaskRows(HeldTasks):
         self._offsets = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64)
         self._pending = []
 
+    def emptied(self) -> TaskRows:
+        """Return the same tasks without the memory of their rows, which must be lent."""
+        self._merge()
+        twin = TaskRows(self.dim, self.feature_names)
+        twin._codes, twin._counts, twin._offsets = self._codes, self._counts, self._offsets
+        return twin
+
+    def lend(self, rows: Floats, rewards: Floats) -> None:
+        """Take these arrays, sorted by task, as the rows, without a copy."""
+        self._rows, self._rewards = rows, rewards
+
     @property
     def rows(self) -> Floats:
         """All rows, (n_rows, d), sorted by task."""

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import heapq
+import itertools
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from cobandits.errors import DataError
 from cobandits.tasks.held import HeldTasks
 from cobandits.tasks.programs import Place, Program, executed, merged
 
-__all__ = ["MISSING", "Block", "Facts", "InMemory", "Recipe", "Shard", "facts", "run"]
+__all__ = [
+    "MISSING",
+    "Block",
+    "Facts",
+    "InMemory",
+    "Recipe",
+    "Shard",
+    "check_apart",
+    "facts",
+    "run",
+]
 
 MISSING = "a value that should be known is missing"
+
+_SKETCH = 64  # hashes of labels that a shard shows
+_SCATTERED = (
+    "a task has rows in several shards, or in several blocks of one; partition the rows by task"
+)
 
 
 class Block(Protocol):
@@ -77,12 +96,11 @@ def run(shard: Shard, program: Program) -> list[Any] | str | None:
         data = block.load()
         if data.n_tasks == 0:
             continue
-        found = executed(program, Place(data, shard.number, number), memory)
+        remember = program.remember if block.stays else program.remember - program.optional
+        here = program._replace(remember=remember)
+        found = executed(here, Place(data, shard.number, number), memory)
         if found is None:
             return MISSING
-        if not block.stays:  # parts of the rows would not fit either
-            for token in [token for token, value in memory.items() if isinstance(value, HeldTasks)]:
-                del memory[token]
         parts.append(found)
     return merged(parts, [merge for _, merge in program.outputs]) if parts else None
 
@@ -95,14 +113,33 @@ class Facts(NamedTuple):
     n_rows: int
     dtype: str
     feature_names: tuple[str, ...] | None
+    sketch: frozenset[bytes]  # the smallest hashes of labels: equal ones show a scattered task
 
 
 def facts(shard: Shard) -> Facts:
-    """Return the sizes of a shard, and the type of its rows."""
+    """Return the sizes of a shard, the type of its rows, and a sketch of its labels."""
     tasks = shard.blocks[0].load()
     dim, dtype, names = tasks.dim, tasks.dtype.str, tasks.feature_names
     n_tasks = n_rows = 0
+    hashes: list[bytes] = []
     for block in shard.blocks:
         tasks = block.load()
         n_tasks, n_rows = n_tasks + tasks.n_tasks, n_rows + tasks.n_rows
-    return Facts(dim, n_tasks, n_rows, dtype, names)
+        hashes = heapq.nsmallest(_SKETCH, itertools.chain(hashes, map(_hash, tasks.labels)))
+    if len(set(hashes)) < len(hashes):
+        raise DataError(_SCATTERED)
+    return Facts(dim, n_tasks, n_rows, dtype, names, frozenset(hashes))
+
+
+def check_apart(shards: Sequence[Facts]) -> None:
+    """Refuse shards that have a task in common, as far as their sketches show it.
+
+    Tasks that are scattered at random are always found; a few in millions may not be.
+    """
+    together = set().union(*(one.sketch for one in shards))
+    if len(together) < sum(len(one.sketch) for one in shards):
+        raise DataError(_SCATTERED)
+
+
+def _hash(label: Hashable) -> bytes:
+    return hashlib.blake2b(repr(label).encode(), digest_size=8).digest()

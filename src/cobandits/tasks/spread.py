@@ -20,7 +20,7 @@ from cobandits.tasks.checks import Codes, Floats
 from cobandits.tasks.columns import Columns, Driver, Nodes
 from cobandits.tasks.programs import HERE, Expression, added
 from cobandits.tasks.results import Scatter, TaskFit, TaskMeans
-from cobandits.tasks.shards import Facts, facts
+from cobandits.tasks.shards import Facts, check_apart, facts
 
 __all__ = ["SpreadTasks"]
 
@@ -51,12 +51,13 @@ class SpreadTasks(TaskData):
         """Return the tasks that these nodes hold; refuse shards that do not fit together."""
         found: Sequence[Facts] = nodes.call(facts)
         filled = [one for one in found if one.n_tasks] or found[:1]
-        kinds = {one._replace(n_tasks=0, n_rows=0) for one in filled}
+        kinds = {one._replace(n_tasks=0, n_rows=0, sketch=frozenset()) for one in filled}
         if len(kinds) != 1:
             raise DataError(
                 "shards must have the same features and one floating-point type, got "
                 f"{sorted({(one.dim, one.dtype) for one in kinds})}"
             )
+        check_apart(found)
         known = kinds.pop()._replace(
             n_tasks=sum(one.n_tasks for one in found), n_rows=sum(one.n_rows for one in found)
         )

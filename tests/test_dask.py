@@ -1,0 +1,232 @@
+"""Tasks on a real Dask cluster of worker processes: the same answers, also when workers die."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import dask
+import dask.dataframe
+import numpy as np
+import pandas
+import pytest
+from distributed import Client, LocalCluster
+
+from cobandits.engines.dask import DaskNodes, connected, n_threads
+from cobandits.engines.local import LocalNodes
+from cobandits.errors import ClusterError, DataError
+from cobandits.estimate import Estimate
+from cobandits.estimators import Estimator, LowRank
+from cobandits.lab import Record, Simulation, Workers, run_all
+from cobandits.spread_estimate import SpreadEstimate
+from cobandits.tasks import SpreadTasks, TaskRows
+from tests.commands import Result, command_line
+from tests.sharding import Spy, shards
+from tests.support import NAMES, drawn, make
+
+pytestmark = pytest.mark.filterwarnings("default")  # of Dask itself, at the end of a worker
+
+
+@contextlib.contextmanager
+def cluster(n_workers: int) -> Iterator[Client]:
+    """Start worker processes, each with a nanny that starts it again if it is killed.
+
+    On a busy machine that takes longer than a LocalCluster waits by itself.
+    """
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "300s"}),
+        LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
+        ) as workers,
+        Client(workers, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with cluster(2) as client:
+        yield client
+
+
+def pid_of(client: Client, worker: str) -> int:
+    return int(client.run(os.getpid, workers=[worker])[worker])
+
+
+def same_bits(found: Estimate, expected: Estimate) -> bool:
+    assert isinstance(found, SpreadEstimate)
+    assert isinstance(expected, SpreadEstimate)
+    return found.gather().theta.tobytes() == expected.gather().theta.tobytes()
+
+
+def local(estimator: Estimator, parts: Sequence[TaskRows]) -> Estimate:
+    return estimator.fit(SpreadTasks.on(LocalNodes.of(parts)), rng=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fit_on_a_cluster_is_that_of_its_shards_here(client: Client, name: str) -> None:
+    """And nothing that grows with the tasks passes: 200 per shard, 1600 bytes a number."""
+    parts = shards(drawn(d=6, T=400, r=2, n=8, noise=0.1).tasks, 3)
+    estimator = make(name, 2, iterations=3, noise_std=0.1, truncation=9.0)
+    spy = Spy(DaskNodes.of(client, parts), out=12_000, back=1200)
+    found = estimator.fit(SpreadTasks.on(spy), rng=0)
+    spy.back = 10**6  # for the gathering that follows
+    assert same_bits(found, local(estimator, parts))
+
+
+def test_shards_are_dealt_to_all_workers_and_stay_there(client: Client) -> None:
+    client.wait_for_workers(2, timeout=200)
+    nodes = DaskNodes.of(client, shards(drawn(d=6, T=9, n=8).tasks, 4))
+    assert len(set(nodes.homes)) == 2
+    for _ in range(3):
+        assert nodes.call(where) == [pid_of(client, home) for home in nodes.homes]
+
+
+def where(_: object) -> int:
+    return os.getpid()
+
+
+class Killer:
+    """Nodes of which one worker is killed before a call."""
+
+    def __init__(self, client: Client, nodes: DaskNodes, at: int) -> None:
+        self.client, self.nodes, self.left = client, nodes, at
+
+    def call(self, function: Callable[..., Any], *arguments: object) -> Sequence[Any]:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(pid_of(self.client, self.nodes.homes[0]), signal.SIGKILL)
+        return self.nodes.call(function, *arguments)
+
+
+@pytest.mark.parametrize("name", ["lowrank", "altgd"])
+def test_a_worker_that_is_killed_in_the_middle_of_a_fit_changes_nothing(
+    client: Client, name: str
+) -> None:
+    parts = shards(drawn(d=6, T=40, r=2, n=8, noise=0.1).tasks, 3)
+    estimator = make(name, 2, iterations=8, tolerance=0)
+    expected = local(estimator, parts)
+    client.wait_for_workers(2, timeout=60)
+    nodes = Killer(client, DaskNodes.of(client, parts), at=12)
+    found = estimator.fit(SpreadTasks.on(nodes), rng=0)
+    assert nodes.left < 0
+    assert same_bits(found, expected)
+
+
+def test_shards_move_to_a_worker_that_joins_after_all_were_lost() -> None:
+    parts = shards(drawn(d=6, T=40, r=2, n=8).tasks, 3)
+    estimator = LowRank(rank=2)
+    with cluster(1) as client:
+        nodes = DaskNodes.of(client, parts)
+        over = SpreadTasks.on(nodes)
+        first = nodes.homes[0]
+        os.kill(pid_of(client, first), signal.SIGKILL)  # its nanny starts another one
+        found = estimator.fit(over, rng=0)
+        assert same_bits(found, local(estimator, parts))
+        assert first not in nodes.homes
+
+
+def test_a_cluster_that_is_not_there_is_named() -> None:
+    with pytest.raises(ClusterError, match="no Dask scheduler at tcp"):
+        connected("tcp://127.0.0.1:9")
+
+
+def test_what_a_node_cannot_do_is_raised_here(client: Client) -> None:
+    nodes = DaskNodes.of(client, shards(drawn(d=6, T=4, n=3).tasks, 1))
+    with pytest.raises(ZeroDivisionError):
+        nodes.call(divided)
+
+
+def divided(_: object) -> float:
+    return 1 / int(np.zeros(1)[0])
+
+
+# ---- frames
+
+
+def test_a_dask_frame_with_scattered_tasks_is_shuffled_once(client: Client) -> None:
+    client.wait_for_workers(1, timeout=200)
+    tasks = drawn(d=4, T=30, r=2, n=7, noise=0.1).tasks
+    order = np.random.default_rng(0).permutation(tasks.n_rows)
+    table = pandas.DataFrame(tasks.rows[order], columns=list("abcd"))
+    table["y"], table["who"] = tasks.rewards[order], [f"task {t}" for t in tasks.owners[order]]
+    plain = LowRank(rank=2).fit(tasks)
+    with client.as_current(), dask.config.set({"dataframe.shuffle.method": "tasks"}):
+        frame = dask.dataframe.from_pandas(table, npartitions=3)
+        scattered = DaskNodes.of_frame(client, frame, task="who", reward="y", partitioned=True)
+        with pytest.raises(DataError, match="partition the rows by task"):
+            SpreadTasks.on(scattered)
+        found = LowRank(rank=2).fit(
+            SpreadTasks.on(DaskNodes.of_frame(client, frame, task="who", reward="y"))
+        )
+    assert isinstance(found, SpreadEstimate)
+    theta = found.gather().theta_of([f"task {t}" for t in tasks.labels])
+    assert np.linalg.norm(theta - plain.theta) <= 1e-6 * np.linalg.norm(plain.theta)
+    assert found.feature_names == tuple("abcd")
+
+
+# ---- experiments
+
+
+def experiment(n: int) -> list[Simulation]:
+    """Return cells of two policies and ``n`` trials."""
+    size = {"dim": 5, "n_tasks": 3, "rank": 1}
+    return [
+        Simulation(
+            environment="synthetic",
+            environment_parameters=size,
+            policy=policy,
+            rounds=20,
+            trial=trial,
+        )
+        for policy in ("random", "ridge")
+        for trial in range(n)
+    ]
+
+
+def untimed(record: Record) -> dict[str, object]:
+    return {key: value for key, value in record.items() if "seconds" not in key}
+
+
+def test_cells_have_the_same_records_on_a_cluster_though_a_worker_is_killed(client: Client) -> None:
+    client.wait_for_workers(2, timeout=200)
+    cells = experiment(12)
+    here = {cell.identity: untimed(record) for cell, record in run_all(cells)}
+    workers = Workers(client.get_executor(pure=False), n_threads(client))
+    there: dict[str, dict[str, object]] = {}
+    for cell, record in run_all(cells, jobs=workers):
+        if not there:
+            os.kill(pid_of(client, next(iter(client.nthreads()))), signal.SIGKILL)
+        there[cell.identity] = untimed(record)
+    assert there == here
+
+
+def test_a_run_on_a_cluster_that_is_stopped_cancels_what_is_under_way(client: Client) -> None:
+    client.wait_for_workers(1, timeout=200)
+    workers = Workers(client.get_executor(pure=False), n_threads(client))
+    results = run_all(experiment(40), jobs=workers)
+    next(results)
+    results.close()
+    with pytest.raises(RuntimeError, match="shutdown"):
+        workers.executor.submit(os.getpid)
+
+
+def test_commands_run_on_a_cluster(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+    client.wait_for_workers(1, timeout=200)
+    run = command_line(capsys)
+    words = ["simulate", "--rounds", 10, "--trials", 2, "--tasks", 3, "--dim", 4, "--rank", 1]
+    told = [*words, "--policy", "random", "--policy", "ridge", "--json"]
+    address = client.scheduler.address
+    here, there = run(*told), run(*told, "--cluster", address)
+    assert here.code == there.code == 0
+    assert regrets(here) == regrets(there)
+    both = run(*told, "--cluster", address, "--jobs", 2)
+    assert both.code != 0
+    assert "leave out --jobs" in both.err
+
+
+def regrets(result: Result) -> list[tuple[str, float]]:
+    return sorted((line["policy"], line["regret_per_task"]) for line in result.records)
