@@ -139,6 +139,10 @@ def test_an_estimate_stays_on_its_nodes(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.singular_values, plain.singular_values, rtol=1e-10)
     rows, labels = tasks.rows[:5], [4, 2, 4, 0, 12]
     np.testing.assert_allclose(found.predict(rows, labels), plain.predict(rows, labels), rtol=1e-9)
+    some = [*labels[:-1], "new"]
+    np.testing.assert_allclose(
+        found.predict(rows, some, strict=False), plain.predict(rows, some, strict=False), rtol=1e-9
+    )
     np.testing.assert_allclose(found.theta_of([3, "new"])[:, 1], 0)
     with pytest.raises(DataError, match="not among the 13 fitted tasks: \\['new'\\]"):
         found.only([3, "new"])

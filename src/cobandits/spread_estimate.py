@@ -65,11 +65,20 @@ class SpreadEstimate(Estimate):
         return self._with(tuple(labels), weights)
 
     def predict(
-        self, features: ArrayLike | Frame, tasks: Iterable[Hashable]
+        self, features: ArrayLike | Frame, tasks: Iterable[Hashable], *, strict: bool = True
     ) -> NDArray[np.float64]:
-        """Return the expected reward of each row, (m, d), for the task of each label, (m,)."""
+        """Return the expected reward of each row, (m, d), for the task of each label, (m,).
+
+        A label that was not fitted is refused or, if not ``strict``, predicted by the mean of
+        the fitted tasks.
+        """
         labels = list(tasks)
-        return self.only(list(dict.fromkeys(labels))).predict(features, labels)
+        different = tuple(dict.fromkeys(labels))
+        if strict:
+            return self.only(different).predict(features, labels)
+        weights, known = self.tasks.taken(different, self._columns)
+        weights[:, ~known] = (self.weights.sum(axis=1) / self.tasks.n_tasks)[:, None]
+        return self._with(different, weights).predict(features, labels)
 
     def theta_of(self, labels: Sequence[Hashable]) -> Floats:
         """Return theta for ``labels``, (d, len(labels)); zero for labels that were not fitted."""

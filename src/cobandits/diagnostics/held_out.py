@@ -17,6 +17,7 @@ from cobandits.estimators.independent import Pooled
 from cobandits.estimators.lowrank import LowRank
 from cobandits.randomness import RandomSource, generator
 from cobandits.tasks import TaskData, TaskRows
+from cobandits.tasks.held import HeldTasks
 
 __all__ = ["LEAST_ROWS", "ROUGH", "Sharing", "sharing"]
 
@@ -106,7 +107,7 @@ def _held_out_errors(
     return errors, tuple(ranks)
 
 
-def _training(rows: TaskRows, folds: NDArray[np.int64], n_folds: int) -> Iterator[TaskData]:
+def _training(rows: TaskRows, folds: NDArray[np.int64], n_folds: int) -> Iterator[HeldTasks]:
     """Yield what is not held out in each fold: rows, or statistics where there are many rows."""
     if not rows.is_long:
         yield from (rows.select(folds != fold) for fold in range(n_folds))
@@ -117,7 +118,7 @@ def _training(rows: TaskRows, folds: NDArray[np.int64], n_folds: int) -> Iterato
         yield first.plus(rest)
 
 
-def _means(training: TaskData) -> Floats:
+def _means(training: HeldTasks) -> Floats:
     """Return each task's mean reward, (T,), shrunken to the mean of all tasks."""
     return np.asarray(CommonMean().fit(training.rewards_alone()).theta[0])
 

@@ -217,7 +217,7 @@ def _results(batch: Batch, future: Future[list[Record]]) -> list[Record]:
 
 
 def _run_batch(batch: Batch) -> list[Record]:
-    _one_thread()  # from now on: a worker of a cluster was not prepared
+    one_thread()  # from now on: a worker of a cluster was not prepared
     return [_run_named(cell) for cell in batch]
 
 

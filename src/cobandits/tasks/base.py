@@ -227,9 +227,5 @@ class TaskData(ABC):
         """Return disjoint random parts with about as many rows of each task (sample splitting)."""
 
     @abstractmethod
-    def rewards_alone(self) -> TaskData:
-        """Return the same rewards with one feature that is 1 in every row."""
-
-    @abstractmethod
     def every(self, step: int) -> TaskData:
         """Return every ``step``-th task alone, from the first on."""

@@ -157,6 +157,10 @@ class HeldTasks(TaskData):
         """Store checked rows, all or none; with them there are ``n_tasks`` tasks."""
 
     @abstractmethod
+    def rewards_alone(self) -> HeldTasks:
+        """Return the same rewards with one feature that is 1 in every row."""
+
+    @abstractmethod
     def compact(self) -> HeldTasks:
         """Return the data in the smaller form: as they are, or as statistics."""
 

@@ -212,7 +212,14 @@ class SpreadTasks(TaskData):
 
     def compact(self) -> SpreadTasks:
         """Return the data in the smaller form, on the nodes: as they are, or as statistics."""
-        return self._held(Expression(node_side.called, self._data, "compact"), self.n_rows)
+        data = Expression(node_side.called, self._data, "compact")
+        return self._held(data, self._known)
+
+    def every(self, step: int) -> SpreadTasks:
+        """Return every ``step``-th task of each shard alone, from the first on."""
+        data = Expression(node_side.called, self._data, "every", step)
+        n_tasks, n_rows = self._count(data, "n_tasks"), self._count(data, "n_rows")
+        return self._held(data, self._known._replace(n_tasks=n_tasks, n_rows=n_rows))
 
     # ---- parts of the rows
 
@@ -237,12 +244,14 @@ class SpreadTasks(TaskData):
 
     def _part(self, folds: Expression, fold: int, *, without: bool = False) -> SpreadTasks:
         data = Expression(node_side.selected, self._data, folds, fold, without)
-        n_rows = int(self.driver.value(added, node_side.attribute, data, "n_rows"))
-        return self._held(data, n_rows)
+        return self._held(data, self._known._replace(n_rows=self._count(data, "n_rows")))
 
-    def _held(self, data: Expression, n_rows: int) -> SpreadTasks:
+    def _count(self, data: Expression, name: str) -> int:
+        return int(self.driver.value(added, node_side.attribute, data, name))
+
+    def _held(self, data: Expression, known: Facts) -> SpreadTasks:
         """Return tasks that the nodes hold as long as these are used."""
-        part = SpreadTasks(self.driver, data, self._known._replace(n_rows=n_rows))
+        part = SpreadTasks(self.driver, data, known)
         self.driver.remember(part, data)
         return part
 
