@@ -65,7 +65,7 @@ def test_no_array_is_lost_or_changed(name: str) -> None:
     assert not now.arrays["selector.mean"].any()
     assert len(now.arrays) == len(arrays) + 3
     assert now.header["version"] == 3
-    assert now.header["setting"] == header["setting"]
+    assert now.header["setting"] == {**header["setting"], "on_change": "start-over"}
     assert now.header["prior"] == header["prior"]
     assert now.header["drift"] == header["alarm"]
     assert now.header["state"]["range"] == [header["lowest"], header["highest"]]
@@ -75,7 +75,7 @@ def test_no_array_is_lost_or_changed(name: str) -> None:
 
 def test_a_policy_without_rewards_is_a_new_one() -> None:
     policy = Shared.load(old("new"))
-    assert_same(policy, Shared(dim=20, n_tasks=12))
+    assert_same(policy, Shared(dim=20, n_tasks=12, on_change="start-over"))
     assert policy.prior is None
 
 

@@ -27,21 +27,32 @@ __all__ = ["load", "save"]
 Made = TypeVar("Made")
 
 _FILE = Archive(holds="shared-policy", version=3, advice=ADVICE, upgrades={2: version_2.upgraded})
+_KEPT = "before."  # prefix of the arrays of the state from before a change
 
 
 def save(path: str | Path, setting: Header, state: State) -> None:
     """Write the setting of a policy and its state, whole or not at all."""
-    header: Header = {"setting": setting}
-    arrays: Arrays = {}
-    for prefix, part in _parts(state).items():
-        header[prefix] = part.numbers
-        arrays |= {f"{prefix}.{name}": values for name, values in part.arrays.items()}
+    header, arrays = _written(state)
+    header["setting"] = setting
+    if state.before is not None:
+        header["before"], kept = _written(state.before)
+        arrays |= {_KEPT + name: values for name, values in kept.items()}
     _FILE.save(path, header, arrays)
 
 
 def load(path: str | Path, make: Callable[[Header, State], Made]) -> Made:
     """Read what :func:`save` wrote, and return ``make(setting, state)``."""
     return _FILE.load(path, lambda header, arrays: make(header["setting"], _read(header, arrays)))
+
+
+def _written(state: State) -> tuple[Header, Arrays]:
+    """Return the numbers and the arrays of all parts."""
+    header: Header = {}
+    arrays: Arrays = {}
+    for prefix, part in _parts(state).items():
+        header[prefix] = part.numbers
+        arrays |= {f"{prefix}.{name}": values for name, values in part.arrays.items()}
+    return header, arrays
 
 
 def _parts(state: State) -> dict[str, Part]:
@@ -67,6 +78,7 @@ def _numbers(state: State) -> Part:
         "due": state.due,
         "changes": state.changes,
         "range": (state.lowest, state.highest) if learned else None,
+        "return_evidence": state.return_evidence,
     }
     return Part(numbers, {"counts": state.counts, "full_counts": state.full_counts})
 
@@ -77,6 +89,16 @@ def _estimate_part(estimate: Estimate) -> Part:
 
 
 def _read(header: Header, arrays: Arrays) -> State:
+    """Read a state, and the one that it keeps from before a change."""
+    state = _read_state(header, arrays)
+    if "before" in header:
+        kept = {name: values for name, values in arrays.items() if name.startswith(_KEPT)}
+        theirs = {name.removeprefix(_KEPT): values for name, values in kept.items()}
+        state.before = _read_state({"setting": header["setting"], **header["before"]}, theirs)
+    return state
+
+
+def _read_state(header: Header, arrays: Arrays) -> State:
     n_tasks, dim = header["setting"]["n_tasks"], header["setting"]["dim"]
     reader = Reader("state", header, arrays)
     counts = reader.codes("counts", (n_tasks,))  # checked before memory is taken for n_tasks
@@ -86,10 +108,11 @@ def _read(header: Header, arrays: Arrays) -> State:
         raise refused("state.full_counts above counts")
     if counts.sum() != seen:
         raise refused(f"counts of {counts.sum()} rewards, expected {seen}")
-    state = State.fresh(n_tasks=n_tasks, dim=dim)
+    state = State.fresh(n_tasks=n_tasks, dim=dim, on_change=header["setting"]["on_change"])
     state.counts, state.full_counts, state.seen = counts, full_counts, seen
     state.rewards, state.due = reader.count("rewards"), reader.count("due")
     state.changes = tuple(int(change) for change in reader.plain("changes"))
+    state.return_evidence = reader.number("return_evidence")
     state.detector = DriftDetector.read(Reader("drift", header, arrays), n_tasks=n_tasks)
     state.store = RowStore.read(Reader("store", header, arrays), n_tasks=n_tasks, dim=dim)
     if reader.plain("range") is not None:

@@ -205,5 +205,13 @@ DRIFT_TASKS, DRIFT_TASK_SHARE = 4, 1.01
 DRIFT_MEMORY, DRIFT_LEAST_ROWS = 20, 30
 """Rewards per task that the baseline averages, and rewards in all before there is one."""
 
+RETURN_MARGIN, RETURN_THRESHOLD = 0.25, 40.0
+"""Evidence that each reward takes from a kept state, and evidence that it takes to return to it.
+
+Units are those of the log-likelihood ratio in ``DRIFT_THRESHOLD``, and the threshold is the same.
+The margin is that of errors half a variance smaller. Move how soon a false alarm is undone.
+Judgement.
+"""
+
 LEAST_CALIBRATION = 1e-6
 """Least factor by which variances are scaled where errors are smaller than expected."""

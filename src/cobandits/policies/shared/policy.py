@@ -17,6 +17,7 @@ from cobandits.estimate import Estimate
 from cobandits.policies.base import Policy
 from cobandits.policies.propensities import draw, greedy
 from cobandits.policies.shared import checkpoint
+from cobandits.policies.shared.change import OnChange
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.explain import Explanation, Explanations, explain, explain_all
 from cobandits.policies.shared.exploration import (
@@ -30,7 +31,7 @@ from cobandits.policies.shared.exploration import (
     with_floor,
 )
 from cobandits.policies.shared.posteriors import Beliefs, TaskPosteriors
-from cobandits.policies.shared.state import Refit, Snapshot, State, absorb, refit
+from cobandits.policies.shared.state import Refit, Snapshot, State, absorb, refit, undone
 
 __all__ = ["Shared"]
 
@@ -49,9 +50,9 @@ class Shared(Policy):
     a ridge regression of its own. How much is shared is decided by the errors in predicting
     rewards before they are learned. An intercept is learned too.
 
-    When errors become far larger than they were, the tasks are taken to have changed. What was
-    learned before is forgotten, :attr:`changes` gets the number of rewards so far, and a warning
-    is logged.
+    When errors become far larger than they were, the tasks are taken to have changed:
+    :attr:`changes` gets the number of rewards so far, a warning is logged, and what follows is up
+    to ``on_change``.
 
     Parameters
     ----------
@@ -65,6 +66,13 @@ class Shared(Policy):
         smaller than expected.
     floor : float
         Share of the decisions that are uniformly random, so that no arm has probability 0.
+    on_change : "adapt", "start-over" or "alert"
+        What to do when tasks have changed. ``"adapt"`` starts over with the latest rewards, and
+        keeps what was learned before until as many rewards have come again; as soon as that
+        predicts rewards better, it is returned to, and while all rewards since are equal, it
+        decides. So a false alarm, or rewards that were broken for a while, destroy nothing;
+        :meth:`undo_change` returns to it at once. ``"start-over"``
+        keeps nothing. ``"alert"`` goes on learning.
 
     Examples
     --------
@@ -77,15 +85,25 @@ class Shared(Policy):
     name: ClassVar[str] = "shared"
 
     def __init__(
-        self, *, dim: int, n_tasks: int, explore: Explore = "needed", floor: float = 0.0
+        self,
+        *,
+        dim: int,
+        n_tasks: int,
+        explore: Explore = "needed",
+        floor: float = 0.0,
+        on_change: OnChange = "adapt",
     ) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks)
         if explore not in (known := get_args(Explore)):
             raise ConfigurationError(f"explore must be one of {', '.join(known)}, got {explore!r}")
         if not 0 <= floor <= 1:
             raise ConfigurationError(f"floor must be a share from 0 to 1, got {floor}")
-        self.explore, self.floor = explore, float(floor)
-        self._state = State.fresh(n_tasks=n_tasks, dim=dim)
+        if on_change not in (known := get_args(OnChange)):
+            raise ConfigurationError(
+                f"on_change must be one of {', '.join(known)}, got {on_change!r}"
+            )
+        self.explore, self.floor, self.on_change = explore, float(floor), on_change
+        self._state = State.fresh(n_tasks=n_tasks, dim=dim, on_change=on_change)
 
     @property
     def rewards(self) -> int:
@@ -94,11 +112,21 @@ class Shared(Policy):
 
     @property
     def changes(self) -> tuple[int, ...]:
-        """How many rewards were forgotten at each change of the tasks that was detected, in all.
+        """After how many rewards, in all, the tasks were each time found to have changed.
 
-        The rewards that showed the change are kept; the change itself may be a little earlier.
+        The change itself may be a little earlier. A return to what was learned before counts too.
         """
         return self._state.changes
+
+    def undo_change(self) -> None:
+        """Return to what was learned before the tasks changed; rewards since then are forgotten."""
+        before = undone(self._state)
+        if before is None:
+            raise ConfigurationError(
+                "there is nothing to return to: no change was found, or as many rewards have come "
+                "since, or on_change is not 'adapt'"
+            )
+        self._state = before
 
     @property
     def estimate(self) -> Estimate | None:
@@ -126,6 +154,7 @@ class Shared(Policy):
             "n_tasks": int(self.n_tasks),
             "explore": self.explore,
             "floor": self.floor,
+            "on_change": self.on_change,
         }
         checkpoint.save(path, setting, self._state)
 
@@ -200,8 +229,7 @@ class Shared(Policy):
         self._state = state
         if changed:
             logging.getLogger("cobandits").warning(
-                "after %d rewards the tasks are no longer what they were: starting over",
-                state.changes[-1],
+                "after %d rewards the tasks are %s", state.changes[-1], _what_follows(state)
             )
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
@@ -222,7 +250,7 @@ class Shared(Policy):
     def _choose(
         self, tasks: Codes, arms: Floats, rng: np.random.Generator
     ) -> tuple[Codes, Floats | Callable[[], Floats]]:
-        state, (m, K) = self._state, arms.shape[:2]
+        state, (m, K) = self._state.deciding, arms.shape[:2]
         if state.posteriors is None or self.explore == "never":
             return draw(self._probabilities(tasks, arms), rng)
         if self.explore == "needed" and state.lowest != state.highest:
@@ -241,7 +269,7 @@ class Shared(Policy):
         return chosen, partial(_chances, best, beliefs, chosen, self.floor, K)
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
-        posteriors, (m, K) = self._state.posteriors, arms.shape[:2]
+        posteriors, (m, K) = self._state.deciding.posteriors, arms.shape[:2]
         if posteriors is None:
             return np.full((m, K), 1 / K)
         if self.explore == "never":
@@ -252,7 +280,7 @@ class Shared(Policy):
 
     def _beliefs(self, posteriors: TaskPosteriors, tasks: Codes, arms: Floats) -> Beliefs:
         """Return the beliefs to sample with, under the exploration rule."""
-        beliefs, state = posteriors.beliefs(tasks, arms), self._state
+        beliefs, state = posteriors.beliefs(tasks, arms), self._state.deciding
         experience = Experience(
             counts=state.counts[tasks],
             intercepts=posteriors.thetas[tasks, -1],
@@ -262,6 +290,15 @@ class Shared(Policy):
             n_directions=posteriors.prior.coordinates.dim,
         )
         return scaled(beliefs, RULES[self.explore](beliefs, experience))
+
+
+def _what_follows(state: State) -> str:
+    """Say what a change of the tasks leads to."""
+    if state.on_change == "alert":
+        return "no longer what they were: learning goes on, as on_change is 'alert'"
+    if state.on_change == "adapt" and state.before is None:
+        return "again what they were before: returning to what was learned then"
+    return "no longer what they were: starting over"
 
 
 def _with_intercept(rows: Floats, rewards: Floats) -> Doubles:

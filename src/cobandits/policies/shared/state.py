@@ -18,6 +18,7 @@ from cobandits.errors import DataError
 from cobandits.estimate import Estimate, Status
 from cobandits.policies.shared import config
 from cobandits.policies.shared.carry_over import carry_over
+from cobandits.policies.shared.change import OnChange, return_evidence
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import (
     DecomposedPrior,
@@ -28,7 +29,7 @@ from cobandits.policies.shared.pending import Pending, pending_limit
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.row_store import RowStore
 
-__all__ = ["Refit", "Snapshot", "State", "absorb", "refit"]
+__all__ = ["Refit", "Snapshot", "State", "absorb", "refit", "undone"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -53,9 +54,12 @@ class State:
     due: int = 1  # value of seen at which a refit is due
     rewards: int = 0  # in all
     changes: tuple[int, ...] = ()  # rewards in all at which tasks changed
+    on_change: OnChange = "adapt"
+    before: State | None = None  # kept from before the tasks changed
+    return_evidence: float = 0.0  # that this predicts better
 
     @classmethod
-    def fresh(cls, *, n_tasks: int, dim: int) -> State:
+    def fresh(cls, *, n_tasks: int, dim: int, on_change: OnChange = "adapt") -> State:
         """Return the state before the first reward."""
         return cls(
             store=RowStore.empty(n_tasks=n_tasks, dim=dim),
@@ -65,6 +69,7 @@ class State:
             estimate=None,
             counts=np.zeros(n_tasks, np.int64),
             full_counts=np.zeros(n_tasks, np.int64),
+            on_change=on_change,
         )
 
     def refit_due(self, n_rewards: int) -> bool:
@@ -75,6 +80,11 @@ class State:
     def must_absorb(self) -> bool:
         """Whether so many rewards are pending that :func:`absorb` has to come first."""
         return self.n_pending >= pending_limit(len(self.counts))
+
+    @property
+    def deciding(self) -> State:
+        """The state that decides: the kept one while all rewards since the change are equal."""
+        return self.before if self.before is not None and self.lowest == self.highest else self
 
     def observe(self, tasks: Codes, F: Doubles) -> None:
         """Learn rows ``[phi, 1, y]`` in place, all or none; no refit may be due."""
@@ -133,8 +143,9 @@ def absorb(state: State) -> State:
     """
     news = Pending.joined(state.pending)
     following = _compared(state, news)
-    if following.detector.raised:
-        return _started_over(state, news, n_new=0)
+    other = _after_change(state, following, news, n_new=0)
+    if other is not None:
+        return other
     _relearn_grown(following, news.tasks)
     return following
 
@@ -147,9 +158,10 @@ def refit(snapshot: Snapshot) -> Refit:
     """
     state, news, n_new = snapshot.state, snapshot.news, snapshot.n_new
     following = _compared(state, news)
-    if following.detector.raised:
-        return Refit(_started_over(state, news, n_new=n_new), state.rewards, snapshot.origin)
-    return Refit(_refitted(following, news, n_new), state.rewards, snapshot.origin)
+    found = _after_change(state, following, news, n_new=n_new)
+    if found is None:
+        found = _refitted(following, news, n_new)
+    return Refit(found, state.rewards, snapshot.origin)
 
 
 def _compared(state: State, news: Pending) -> State:
@@ -159,19 +171,95 @@ def _compared(state: State, news: Pending) -> State:
         n_active = int(np.count_nonzero(state.counts))
         detector = detector.after(news.tasks, news.squares, news.expected, n_active=n_active)
     selector = state.selector.scored(store.slots[news.tasks], news.rows)
-    store = store.added(news.tasks, news.rows)
+    following = replace(
+        state,
+        detector=detector,
+        selector=selector,
+        store=store.added(news.tasks, news.rows),
+        pending=[],
+        n_pending=0,
+    )
+    if detector.raised and state.on_change == "alert":
+        following.detector = DriftDetector.fresh(len(state.counts))
+        following.changes = (*state.changes, state.rewards - state.n_pending)
+    _compare_with_kept(following, news)
+    return following
+
+
+def _compare_with_kept(state: State, news: Pending) -> None:
+    """Weigh whether the state from before a change predicts better, or drop it when it is old."""
+    kept = state.before
+    if kept is None:
+        return
+    theirs = _predicted_by(kept, news)
+    gain = return_evidence(news.squares, theirs.squares, float(kept.detector.baseline[0]))
+    state.return_evidence = max(0.0, state.return_evidence + gain)
+    if state.seen >= kept.seen:
+        state.before, state.return_evidence = None, 0.0
+
+
+def _predicted_by(kept: State, news: Pending) -> Pending:
+    """Return the same rewards with the errors of another state."""
+    assert kept.posteriors is not None
+    squares, expected = kept.posteriors.predict_errors(news.tasks, news.rows)
+    return news._replace(squares=squares, expected=expected)
+
+
+def _after_change(state: State, following: State, news: Pending, *, n_new: int) -> State | None:
+    """Return the state after a change of the tasks, or None where ``following`` shows none."""
+    if following.before is not None and following.return_evidence > config.RETURN_THRESHOLD:
+        theirs = _predicted_by(following.before, news)
+        found = _refitted(_compared(following.before, theirs), theirs, len(news.tasks))
+        onset = 0
+    elif following.detector.raised:
+        fresh = State.fresh(
+            n_tasks=len(state.counts), dim=state.store.width - 2, on_change=state.on_change
+        )
+        onset = state.detector.onset(news.squares, news.expected)
+        recent = news.part(slice(onset, None))
+        found = _refitted(_compared(fresh, recent), recent, len(recent.tasks))
+        found.before = _kept(state, news, n_new, onset) if state.on_change == "adapt" else None
+    else:
+        return None
+    changes = (*state.changes, state.rewards - state.n_pending + onset)
+    return replace(found, rewards=state.rewards + n_new, changes=changes)
+
+
+def _kept(state: State, news: Pending, n_new: int, onset: int) -> State:
+    """Return what to keep from before a change: the state without it, or the one that it keeps.
+
+    That is the one that has learned more. Where rewards are broken twice, the good state stays.
+    """
+    if state.before is not None and state.before.seen >= state.seen:
+        return state.before
+    assert state.posteriors is not None
+    learned = len(news.tasks) - n_new  # of the news, in place
+    counts, posteriors = state.counts.copy(), state.posteriors.copy()
+    old = news.part(slice(onset))
+    np.subtract.at(counts, news.tasks[:learned], 1)
+    np.add.at(counts, old.tasks, 1)
+    store = state.store.added(old.tasks, old.rows)
+    slots = store.slots[np.unique(news.tasks)]
+    posteriors.relearn(store, slots[slots >= 0])
     return replace(
-        state, detector=detector, selector=selector, store=store, pending=[], n_pending=0
+        state,
+        store=store,
+        posteriors=posteriors,
+        counts=counts,
+        full_counts=np.minimum(state.full_counts, counts),
+        seen=int(counts.sum()),
+        pending=[],
+        n_pending=0,
+        before=None,
+        return_evidence=0.0,
     )
 
 
-def _started_over(state: State, news: Pending, *, n_new: int) -> State:
-    """Return a state that has forgotten all but ``news``, since tasks have changed."""
-    settled = state.rewards - state.n_pending
-    fresh = State.fresh(n_tasks=len(state.counts), dim=state.store.width - 2)
-    following = _refitted(_compared(fresh, news), news, len(news.tasks))
-    changes = (*state.changes, settled)
-    return replace(following, rewards=state.rewards + n_new, changes=changes)
+def undone(state: State) -> State | None:
+    """Return the state from before the last change, None where there is none."""
+    if state.before is None:
+        return None
+    return replace(state.before, rewards=state.rewards, changes=(*state.changes, state.rewards))
 
 
 def _refitted(state: State, news: Pending, n_new: int) -> State:

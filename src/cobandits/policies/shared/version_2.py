@@ -50,10 +50,11 @@ def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
     found = {_NAMES[name]: values for name, values in arrays.items() if name in _NAMES}
     contest, learned = header["contest"], header["learned"]
     parts: Header = {
-        "setting": header["setting"],
+        "setting": {**header["setting"], "on_change": "start-over"},  # as it was then
         "state": {
             **{name: header[name] for name in ("rewards", "seen", "due", "changes")},
             "range": (header["lowest"], header["highest"]) if learned else None,
+            "return_evidence": 0.0,
         },
         "drift": header["alarm"],
         "store": {},
