@@ -9,6 +9,7 @@ thetas that ``absorb`` learns again are written in place, at its end.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -27,6 +28,7 @@ from cobandits.policies.shared.empirical_bayes import (
 from cobandits.policies.shared.pending import Pending, pending_limit
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.row_store import RowStore
+from cobandits.policies.task_index import TaskIndex, room_for
 
 __all__ = ["Refit", "Snapshot", "State", "absorb", "refit"]
 
@@ -43,8 +45,10 @@ class State:
     detector: DriftDetector
     posteriors: TaskPosteriors | None  # None before the first reward
     estimate: Estimate | None  # the thetas of the last refit
-    counts: Codes  # (T,), rewards per task
-    full_counts: Codes  # (T,), the same when each theta was last learned in all directions
+    tasks: TaskIndex  # T of them, by place
+    reserved: int | None  # tasks that are expected
+    counts: Codes  # (room,), rewards per place; there is room for more places than tasks
+    full_counts: Codes  # (room,), the same when each theta was last learned in all directions
     lowest: float = np.inf  # reward so far
     highest: float = -np.inf  # reward so far
     pending: list[Pending] = field(default_factory=list)
@@ -55,17 +59,35 @@ class State:
     changes: tuple[int, ...] = ()  # rewards in all at which tasks changed
 
     @classmethod
-    def fresh(cls, *, n_tasks: int, dim: int) -> State:
-        """Return the state before the first reward."""
+    def fresh(
+        cls, *, dim: int, reserved: int | None = None, tasks: TaskIndex | None = None
+    ) -> State:
+        """Return the state before the first reward of any task."""
+        tasks = TaskIndex() if tasks is None else tasks
+        room = room_for(len(tasks), reserved)
         return cls(
-            store=RowStore.empty(n_tasks=n_tasks, dim=dim),
+            store=RowStore.empty(n_tasks=room, dim=dim),
             selector=HyperparameterSelector(),
-            detector=DriftDetector.fresh(n_tasks),
+            detector=DriftDetector(),
             posteriors=None,
             estimate=None,
-            counts=np.zeros(n_tasks, np.int64),
-            full_counts=np.zeros(n_tasks, np.int64),
+            tasks=tasks,
+            reserved=reserved,
+            counts=np.zeros(room, np.int64),
+            full_counts=np.zeros(room, np.int64),
         )
+
+    def grow(self, n_tasks: int) -> None:
+        """Make room for so many tasks and one more place; nothing that is known changes."""
+        room, before = room_for(n_tasks, self.reserved), len(self.counts)
+        if room <= before:
+            return
+        self.store = self.store.with_tasks(room)
+        if self.posteriors is not None:
+            self.posteriors.grow(room)
+        more = np.zeros(room - before, np.int64)
+        self.counts = np.concatenate([self.counts, more])
+        self.full_counts = np.concatenate([self.full_counts, more])
 
     def refit_due(self, n_rewards: int) -> bool:
         """Tell whether a refit is due with ``n_rewards`` more."""
@@ -74,33 +96,44 @@ class State:
     @property
     def must_absorb(self) -> bool:
         """Whether so many rewards are pending that :func:`absorb` has to come first."""
-        return self.n_pending >= pending_limit(len(self.counts))
+        return self.n_pending >= pending_limit(len(self.tasks))
 
-    def observe(self, tasks: Codes, F: Doubles) -> None:
-        """Learn rows ``[phi, 1, y]`` in place, all or none; no refit may be due."""
+    def observe(self, places: Codes, new: tuple[Hashable, ...], F: Doubles) -> None:
+        """Learn rows ``[phi, 1, y]`` in place, all or none; no refit may be due.
+
+        ``new`` are the tasks that get their first reward, in the order of their places.
+        """
         assert self.posteriors is not None
-        self.pending.append(Pending(tasks.copy(), F, *self.posteriors.learn(tasks, F)))
-        self.n_pending += len(tasks)
-        self.rewards += len(tasks)
-        self.count(tasks, F[:, -1])
+        if new:
+            self.grow(len(self.tasks) + len(new))
+        self.pending.append(Pending(places, F, *self.posteriors.learn(places, F)))
+        if new:
+            self.tasks.add(new)
+        self.n_pending += len(places)
+        self.rewards += len(places)
+        self.count(places, F[:, -1])
 
-    def count(self, tasks: Codes, rewards: Doubles) -> None:
+    def count(self, places: Codes, rewards: Doubles) -> None:
         """Count the rewards, (m,), of tasks, (m,), and note their range."""
-        np.add.at(self.counts, tasks, 1)
+        np.add.at(self.counts, places, 1)
         numbers = rewards.tolist()
         self.lowest = min(self.lowest, *numbers)
         self.highest = max(self.highest, *numbers)
         self.seen += len(numbers)
 
-    def snapshot(self, tasks: Codes, F: Doubles) -> Snapshot:
+    def snapshot(self, places: Codes, new: tuple[Hashable, ...], F: Doubles) -> Snapshot:
         """Return what a refit with these new rows ``[phi, 1, y]`` needs; it never changes."""
+        self.grow(len(self.tasks) + len(new))
         if self.posteriors is None:
             squares, expected = np.zeros(len(F)), np.ones(len(F))
         else:
-            squares, expected = self.posteriors.predict_errors(tasks, F)
-        new = Pending(tasks.copy(), F, squares, expected)
-        news = Pending.joined([*self.pending, new])
-        state = replace(self, store=self.store.snapshot(), counts=self.counts.copy(), pending=[])
+            squares, expected = self.posteriors.predict_errors(places, F)
+        news = Pending.joined([*self.pending, Pending(places, F, squares, expected)])
+        tasks = self.tasks.copy()
+        tasks.add(new)
+        state = replace(
+            self, tasks=tasks, store=self.store.snapshot(), counts=self.counts.copy(), pending=[]
+        )
         if self.posteriors is not None and self.store.may_drop(len(news.tasks)):
             state.posteriors = self.posteriors.copy()  # a refit needs those of dropped tasks
         return Snapshot(self, state, news, len(F))
@@ -168,7 +201,9 @@ def _compared(state: State, news: Pending) -> State:
 def _started_over(state: State, news: Pending, *, n_new: int) -> State:
     """Return a state that has forgotten all but ``news``, since tasks have changed."""
     settled = state.rewards - state.n_pending
-    fresh = State.fresh(n_tasks=len(state.counts), dim=state.store.width - 2)
+    fresh = State.fresh(
+        dim=state.store.width - 2, reserved=state.reserved, tasks=state.tasks.copy()
+    )
     following = _refitted(_compared(fresh, news), news, len(news.tasks))
     changes = (*state.changes, settled)
     return replace(following, rewards=state.rewards + n_new, changes=changes)
@@ -195,7 +230,7 @@ def _refitted(state: State, news: Pending, n_new: int) -> State:
         store=store.with_room(max(0, min(due - seen, store.most - store.used))),
         selector=selector,
         posteriors=posteriors,
-        estimate=_estimate(posteriors),
+        estimate=_estimate(posteriors, state.tasks),
         counts=state.counts.copy(),
         due=due,
         rewards=state.rewards + n_new,
@@ -234,13 +269,13 @@ def _relearn_grown(state: State, tasks: Codes) -> None:
         state.full_counts[relearned] = counts[relearned]
 
 
-def _estimate(posteriors: TaskPosteriors) -> Estimate:
+def _estimate(posteriors: TaskPosteriors, tasks: TaskIndex) -> Estimate:
     """Return the thetas of all tasks, without intercepts; the widest directions come first."""
-    thetas = posteriors.thetas[:, :-1]
+    thetas = posteriors.thetas[: len(tasks), :-1]
     basis, _ = np.linalg.qr(posteriors.batch.root[:-1, ::-1])
     return Estimate(
         basis=basis,
         weights=basis.T @ thetas.T,
-        labels=tuple(range(len(thetas))),
+        labels=tasks.tasks,
         status=Status(outcome="converged", message="prior learned", iterations=1),
     )
