@@ -76,6 +76,12 @@ def state_of(policy: Shared) -> State:
     return policy.snapshot([0], np.zeros((1, 1, policy.dim)), made([0]), [0.0]).state
 
 
+def full_counts(policy: Shared) -> Codes:
+    """Return the rewards of each task when its theta was last learned in all directions."""
+    state = state_of(policy)
+    return state.full_counts[: len(state.tasks)].copy()
+
+
 def n_dropped(policy: Shared) -> int:
     """Return how many tasks have lost their rows."""
     return len(state_of(policy).store.dropped)

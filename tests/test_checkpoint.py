@@ -22,6 +22,7 @@ from cobandits.policies.shared import config
 from tests.shared_states import (
     assert_same,
     content,
+    full_counts,
     made,
     n_dropped,
     saved,
@@ -170,7 +171,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def names() -> list[str]:
     """Return the arrays of a file, as they are known to be."""
     parts = {
-        "state": "counts full_counts",
+        "state": "tasks counts full_counts",
         "store": "tasks sizes owners rows",
         "selector": "errors thetas places covariance mean",
         "drift": "baseline",
@@ -322,7 +323,6 @@ def test_what_is_wrong_is_said(
 @pytest.mark.parametrize(
     ("part", "change", "message"),
     [
-        ("setting", {"n_tasks": 10**12}, "holds state.counts of"),
         ("setting", {"dim": 10**9}, "holds store.rows of"),
         ("setting", {"explore": "no"}, "ConfigurationError"),
         ("setting", {"horizon": 3}, "TypeError"),
@@ -486,11 +486,11 @@ def test_a_policy_can_be_resumed_before_and_after_thetas_are_learned_again(tmp_p
             late_request(resumed, later)
         assert_same(twin, resumed)
         late_request(policy, n)
-        renewed.add(int(state_of(policy).full_counts[-1]))
+        renewed.add(int(full_counts(policy)[-1]))
     assert policy.prior is prior
     assert len(saved(policy).arrays["posteriors.directions"]) < 25
     assert len(renewed) > 3
-    assert (state_of(policy).full_counts <= policy.explain_all().rewards).all()
+    assert (full_counts(policy) <= policy.explain_all().rewards).all()
 
 
 def test_what_the_last_bits_of_a_machine_decide_does_not_matter(
@@ -512,7 +512,7 @@ def test_what_the_last_bits_of_a_machine_decide_does_not_matter(
             for each in (policy, resumed):
                 late_request(each, n)
             np.testing.assert_allclose(thetas(resumed), thetas(policy), atol=1e-6)
-    assert state_of(resumed).full_counts[-1] > 6
+    assert full_counts(resumed)[-1] > 6
 
 
 def test_a_log_of_single_requests_is_relearned_to_the_same_state(tmp_path: Path) -> None:

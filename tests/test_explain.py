@@ -22,10 +22,11 @@ from cobandits.policies.shared.empirical_bayes import (
     Prior,
     fit_em,
 )
-from cobandits.policies.shared.explain import Explanation, Explanations, explain, explain_all
+from cobandits.policies.shared.explain import Explanation, Explanations
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.row_store import RowStore
 from cobandits.simulate import simulate
+from tests.posteriors import explain, explain_all
 
 Floats = NDArray[np.float64]
 

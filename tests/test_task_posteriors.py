@@ -21,7 +21,6 @@ from cobandits.policies.shared.empirical_bayes import (
     Prior,
     fit_em,
 )
-from cobandits.policies.shared.explain import explain
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from tests.posteriors import (
     DIM,
@@ -29,6 +28,7 @@ from tests.posteriors import (
     check_same,
     covariance,
     errors_of_thetas,
+    explain,
     late_tasks,
     learned_in_turn,
     posterior,

@@ -28,6 +28,7 @@ __all__ = [
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 
+_LARGEST_CODE = 2**63 - 1
 LARGEST_VALUE = 1e75  # of a feature or a reward: a product of two can still be squared
 
 
@@ -175,16 +176,19 @@ class Round:
         return np.asarray(self.means.max(axis=1, initial=-np.inf) - chosen)
 
 
-def check_tasks(tasks: ArrayLike, n_tasks: int) -> Codes:
-    """Return the task numbers, (m,); refuse those out of range."""
+def check_tasks(tasks: ArrayLike, n_tasks: int | None) -> Codes:
+    """Return the task numbers, (m,); refuse those out of range, which None leaves open above."""
     codes = np.asarray(tasks)
     if codes.ndim != 1 or (codes.dtype.kind not in "iu" and codes.size):
         raise DataError(
             f"tasks must be whole numbers, (m,), got shape {codes.shape} of {codes.dtype}"
         )
     codes = np.ascontiguousarray(codes, np.int64)
-    if not are_codes(codes, n_tasks):
-        wrong = int(codes[(codes < 0) | (codes >= n_tasks)][0])
+    most = _LARGEST_CODE if n_tasks is None else n_tasks
+    if not are_codes(codes, most):
+        wrong = int(codes[(codes < 0) | (codes >= most)][0])
+        if n_tasks is None:
+            raise DataError(f"task {wrong}, but tasks are numbered from 0; give its number")
         advice = "make the policy for more tasks (n_tasks)" if wrong > 0 else "give its number"
         raise DataError(f"task {wrong}, but there are {n_tasks}, numbered from 0; {advice}")
     return codes

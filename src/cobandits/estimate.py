@@ -18,7 +18,7 @@ from cobandits.frames import Frame, features_of
 from cobandits.linalg import procrustes
 from cobandits.tasks.checks import check_finite
 
-__all__ = ["Estimate", "History", "Status", "check_labels"]
+__all__ = ["Estimate", "History", "Status", "check_labels", "decoded_label", "encoded_label"]
 
 Floats = NDArray[np.floating]
 
@@ -185,7 +185,7 @@ class Estimate:
             arrays["errors"] = self.history.errors
         header = {
             "estimator": self.estimator,
-            "labels": [_encoded(label) for label in self.labels],
+            "labels": [encoded_label(label) for label in self.labels],
             "feature_names": self.feature_names,
             "status": vars(self.status),
         }
@@ -203,7 +203,7 @@ def _made(header: Header, arrays: Arrays) -> Estimate:
     return Estimate(
         basis=arrays["basis"].astype(np.float64),
         weights=arrays["weights"].astype(np.float64),
-        labels=tuple(_decoded(label) for label in header["labels"]),
+        labels=tuple(decoded_label(label) for label in header["labels"]),
         status=Status(**header["status"]),
         history=History(
             costs=_series(arrays["costs"]), errors=None if errors is None else _series(errors)
@@ -232,13 +232,13 @@ def check_labels(labels: Iterable[Hashable]) -> None:
     >>> check_labels(["Oslo", 7, ("Oslo", 7)])
     """
     for label in labels:
-        _encoded(label)
+        encoded_label(label)
 
 
-def _encoded(label: Hashable) -> Any:
+def encoded_label(label: Hashable) -> Any:
     """Return a label as JSON; tuples and times as {kind: content}."""
     if isinstance(label, tuple):
-        return {"tuple": [_encoded(part) for part in label]}
+        return {"tuple": [encoded_label(part) for part in label]}
     if isinstance(label, np.generic):
         label = label.item()
     if isinstance(label, datetime.date):
@@ -257,12 +257,13 @@ def _kind_of(label: datetime.date) -> str:
     return "datetime" if isinstance(label, datetime.datetime) else "date"
 
 
-def _decoded(label: Any) -> Hashable:
+def decoded_label(label: Any) -> Hashable:
+    """Return the label that :func:`encoded_label` returned as JSON."""
     if isinstance(label, dict):
         ((kind, content),) = label.items()
         if kind in _TIMES:
             return _TIMES[kind].fromisoformat(content)
-        return tuple(_decoded(part) for part in label["tuple"])
+        return tuple(decoded_label(part) for part in label["tuple"])
     value: Hashable = label
     hash(value)  # a list is no label
     return value

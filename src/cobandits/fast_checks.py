@@ -7,6 +7,8 @@ numbers are doubles that lie side by side, and NumPy elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +19,7 @@ except ImportError:  # no compiler at installation
 else:
     COMPILED = True
 
-__all__ = ["COMPILED", "add_errors", "are_at_most", "are_codes", "take_rows"]
+__all__ = ["COMPILED", "add_errors", "are_at_most", "are_codes", "find_places", "take_rows"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
@@ -43,6 +45,21 @@ def are_codes(codes: Codes, count: int) -> bool:
     if COMPILED and codes.flags.c_contiguous:
         return _fast_checks.are_codes(codes, count)
     return bool(((codes >= 0) & (codes < count)).all())
+
+
+def find_places(codes: Codes, places: dict[Hashable, int]) -> tuple[Codes, int]:
+    """Return the place of each code, (m,), and how many have none: those get the next place.
+
+    >>> found, missing = find_places(np.array([7, 5]), {5: 0})
+    >>> found.tolist(), missing
+    ([1, 0], 1)
+    """
+    if COMPILED and codes.flags.c_contiguous:
+        found = np.empty(len(codes), np.int64)
+        return found, _fast_checks.find_places(codes, places, found)
+    following = len(places)
+    found = np.array([places.get(code, following) for code in codes.tolist()], np.int64)
+    return found, int((found == following).sum())
 
 
 def take_rows(arms: Floats, chosen: Codes) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,19 +39,25 @@ class Policy(ABC):
     ----------
     dim : int
         Features of an arm, d.
-    n_tasks : int
-        Tasks, T, numbered from 0.
+    n_tasks : int, optional
+        Tasks, T, numbered from 0. Policies that can do without it take tasks as they come.
     """
 
     name: ClassVar[str]  # on the command line
     grid: ClassVar[dict[str, tuple[float, ...]]] = {}  # values to try when it is tuned
     default_schedule: ClassVar[str | None] = None  # if none is given
+    labels: bool = False  # whether tasks are known by labels, not by numbers
 
-    def __init__(self, *, dim: int, n_tasks: int) -> None:
+    def __init__(self, *, dim: int, n_tasks: int | None = None) -> None:
         for name, value in (("dim", dim), ("n_tasks", n_tasks)):
-            if value < 1:
+            if value is not None and value < 1:
                 raise ConfigurationError(f"{name} must be at least 1, got {value}")
         self.dim, self.n_tasks = dim, n_tasks
+
+    @property
+    def most_tasks(self) -> int | None:
+        """How many tasks there can be, None for any number."""
+        return self.n_tasks
 
     @property
     def estimate(self) -> Estimate | None:
@@ -60,14 +66,14 @@ class Policy(ABC):
 
     def decide(self, tasks: ArrayLike, arms: ArrayLike, rng: np.random.Generator) -> Decisions:
         """Choose one of the arms, (m, K, d), for each of the tasks, (m,)."""
-        asked = check_tasks(tasks, self.n_tasks)
+        asked = self._check_tasks(tasks)
         phi = check_arms(arms, len(asked), self.dim)
         chosen, probabilities = self._choose(asked, phi, rng)
         return Decisions(chosen=chosen, probabilities=probabilities, policy=self.name)
 
     def probabilities(self, tasks: ArrayLike, arms: ArrayLike) -> Floats:
         """Return the probability of each arm, (m, K): what :meth:`decide` draws from."""
-        asked = check_tasks(tasks, self.n_tasks)
+        asked = self._check_tasks(tasks)
         return self._probabilities(asked, check_arms(arms, len(asked), self.dim))
 
     def learn(
@@ -81,12 +87,16 @@ class Policy(ABC):
 
     def _checked(
         self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
-    ) -> tuple[Codes, Floats, Floats]:
+    ) -> tuple[NDArray[Any], Floats, Floats]:
         """Return tasks, the features of the chosen arms, (m, d), and rewards, or refuse them."""
-        asked = check_tasks(tasks, self.n_tasks)
+        asked = self._check_tasks(tasks, learning=True)
         rows = decisions.features(check_shape(arms, len(asked), self.dim))
         check_values(rows)
         return asked, rows, check_rewards(rewards, len(asked))
+
+    def _check_tasks(self, tasks: ArrayLike, *, learning: bool = False) -> NDArray[Any]:
+        """Return tasks, (m,), as the policy's own methods take them, or refuse them."""
+        return check_tasks(tasks, self.most_tasks)
 
     def _choose(
         self, tasks: Codes, arms: Floats, rng: np.random.Generator
@@ -118,9 +128,9 @@ class Clock:
     same whether all tasks ask in each round or one at a time.
     """
 
-    def __init__(self, n_tasks: int, schedule: Schedule) -> None:
+    def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
-        self._counts = np.zeros(n_tasks, np.int64)
+        self._counts = np.zeros(0, np.int64)  # up to the last task that had a reward
         self._end = schedule.next_end(0)
 
     @property
@@ -141,7 +151,13 @@ class Clock:
         """Count one more reward for each of the tasks."""
         if self.ends_with(tasks):
             self._end = self._schedule.next_end(self._rounds_with(tasks))
-        np.add.at(self._counts, tasks, 1)
+        self._counts = self._with(tasks)
 
     def _rounds_with(self, tasks: Codes) -> int:
-        return int((self._counts + np.bincount(tasks, minlength=len(self._counts))).max())
+        return int(self._with(tasks).max(initial=0))
+
+    def _with(self, tasks: Codes) -> Codes:
+        """Return the counts with one more reward for each of the tasks."""
+        counts = np.bincount(tasks, minlength=len(self._counts))
+        counts[: len(self._counts)] += self._counts
+        return counts

@@ -54,6 +54,14 @@ class GaussianPosteriors:
         self.roots[:, np.cumsum(np.arange(1, dim + 1)) - 1] = 1 / np.sqrt(ridge)
         self.log_volumes: Doubles = np.zeros(n_tasks)  # log det(P_t^-1) - log det(ridge I)
 
+    def grow(self, n_tasks: int) -> None:
+        """Make room for so many tasks in all; new ones have the prior."""
+        _check_room(n_tasks * (self.dim * (self.dim + 1) // 2 + self.dim) * 8, n_tasks, self.dim)
+        new = GaussianPosteriors(n_tasks=n_tasks - len(self.means), dim=self.dim, ridge=self.ridge)
+        self.means = np.concatenate([self.means, new.means])
+        self.roots = np.concatenate([self.roots, new.roots])
+        self.log_volumes = np.concatenate([self.log_volumes, new.log_volumes])
+
     @property
     def nbytes(self) -> int:
         """Memory of the posteriors."""

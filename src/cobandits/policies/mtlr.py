@@ -84,8 +84,9 @@ class MTLROFUL(Refitted):
         """The radius of the confidence set."""
         if not isinstance(self._given_radius, str):
             return self._given_radius
-        noise = self.rank * (self.n_tasks + self.dim) * np.log1p(self._clock.rewards)
-        prior = self._posteriors.ridge * self.n_tasks * self.bound**2
+        n_tasks = self.theta.shape[1]
+        noise = self.rank * (n_tasks + self.dim) * np.log1p(self._clock.rewards)
+        prior = self._posteriors.ridge * n_tasks * self.bound**2
         return float(np.sqrt(self.noise_std**2 * noise + prior))
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:

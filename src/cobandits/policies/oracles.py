@@ -62,7 +62,12 @@ class SubspaceOracle(Informed):
     grid: ClassVar[dict[str, tuple[float, ...]]] = {"ridge": (1e-6, 1e-4, 1e-2, 0.1, 1.0)}
 
     def __init__(
-        self, *, dim: int, n_tasks: int, ridge: float = 1e-4, schedule: Schedule | None = None
+        self,
+        *,
+        dim: int,
+        n_tasks: int | None = None,
+        ridge: float = 1e-4,
+        schedule: Schedule | None = None,
     ) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks)
         self._ridge, self._schedule = ridge, schedule

@@ -32,16 +32,10 @@ class DriftDetector:
     predicted to be.
     """
 
-    memory: int  # rewards that the baseline averages, at most
     rows: int = 0  # rewards so far
     baseline: Doubles = field(default_factory=lambda: np.zeros(2))  # mean squared error, and ratio
     evidence: float = 0.0  # log-likelihood ratio of a change
     task_evidence: dict[int, float] = field(default_factory=dict)  # since evidence was 0
-
-    @classmethod
-    def fresh(cls, n_tasks: int) -> DriftDetector:
-        """Return a detector that has seen no rewards."""
-        return cls(memory=max(config.DRIFT_LEAST_ROWS, config.DRIFT_MEMORY * n_tasks))
 
     def after(
         self, tasks: Codes, squares: Doubles, expected: Doubles, *, n_active: int
@@ -57,7 +51,8 @@ class DriftDetector:
                 squares = np.minimum(squares, config.DRIFT_CAP * self.baseline[0])
         ratios = np.minimum(squares / expected, config.DRIFT_CAP)
         m = len(squares)
-        weight = m / (min(self.rows, self.memory) + m)
+        memory = max(config.DRIFT_LEAST_ROWS, config.DRIFT_MEMORY * n_active)
+        weight = m / (min(self.rows, memory) + m)
         now = np.array([squares.sum(), ratios.sum()]) / m
         baseline = self.baseline + weight * (now - self.baseline)
         return replace(weighed, baseline=baseline, rows=self.rows + m)
@@ -93,8 +88,7 @@ class DriftDetector:
         gains = reader.doubles("task_evidence", tasks.shape)
         if len(np.unique(tasks)) < len(tasks):
             raise refused("drift.evidence_tasks that are not different")
-        return replace(
-            cls.fresh(n_tasks),
+        return cls(
             rows=reader.count("rows"),
             evidence=reader.number("evidence"),
             baseline=reader.doubles("baseline", (2,)),

@@ -23,6 +23,7 @@ __all__ = [
     "Experience",
     "Explore",
     "all_shares",
+    "chosen_probabilities",
     "known_ratio",
     "needed_shares",
     "sampled_values",
@@ -116,6 +117,17 @@ def sampled_values(beliefs: Beliefs, rng: np.random.Generator) -> Doubles:
 def winning_probabilities(beliefs: Beliefs, arms: Codes) -> Floats:
     """Return the probability that an arm, (m,), has the highest of the sampled values."""
     return winning(beliefs.values, beliefs.factors, arms, beliefs.residual_std)
+
+
+def chosen_probabilities(
+    best: Codes, beliefs: Beliefs | None, chosen: Codes, floor: float, n_arms: int
+) -> Floats:
+    """Return the probabilities of the chosen arms, (m,); ``best`` is -1 where it was sampled."""
+    chances = (chosen == best).astype(np.float64)
+    if beliefs is not None:
+        sampled = best < 0
+        chances[sampled] = winning_probabilities(beliefs, chosen[sampled])
+    return with_floor(chances, floor, n_arms)
 
 
 def with_floor(probabilities: Floats, floor: float, n_arms: int) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -24,6 +24,7 @@ from cobandits.policies.shared.exploration import (
     RULES,
     Experience,
     Explore,
+    chosen_probabilities,
     known_ratio,
     sampled_values,
     scaled,
@@ -31,7 +32,9 @@ from cobandits.policies.shared.exploration import (
     with_floor,
 )
 from cobandits.policies.shared.posteriors import Beliefs, TaskPosteriors
-from cobandits.policies.shared.state import Refit, Snapshot, State, absorb, refit, undone
+from cobandits.policies.shared.state import Refit, Snapshot, State
+from cobandits.policies.shared.transitions import absorb, refit, undone
+from cobandits.policies.task_index import as_labels
 
 __all__ = ["Shared"]
 
@@ -54,8 +57,17 @@ class Shared(Policy):
     :attr:`changes` gets the number of rewards so far, a warning is logged, and what follows is up
     to ``on_change``.
 
+    Tasks may come at any time and in any number: time and memory follow those that have had
+    rewards. A task without rewards is decided by what all others have in common.
+
     Parameters
     ----------
+    n_tasks : int, optional
+        How many tasks are expected: up to so many there is no more room than for them. There may
+        be more.
+    labels : bool
+        Whether tasks are known by labels, any texts, numbers, dates or tuples of them, instead of
+        whole numbers from 0.
     explore : "needed", "always" or "never"
         ``"always"`` is Thompson sampling: the best arm for a theta drawn from the posterior.
         ``"never"`` is greedy. ``"needed"`` is greedy, but samples the value of an arm if two
@@ -88,9 +100,10 @@ class Shared(Policy):
         self,
         *,
         dim: int,
-        n_tasks: int,
+        n_tasks: int | None = None,
         explore: Explore = "needed",
         floor: float = 0.0,
+        labels: bool = False,
         on_change: OnChange = "adapt",
     ) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks)
@@ -102,8 +115,13 @@ class Shared(Policy):
             raise ConfigurationError(
                 f"on_change must be one of {', '.join(known)}, got {on_change!r}"
             )
-        self.explore, self.floor, self.on_change = explore, float(floor), on_change
-        self._state = State.fresh(n_tasks=n_tasks, dim=dim, on_change=on_change)
+        self.explore, self.floor, self.labels = explore, float(floor), bool(labels)
+        self.on_change = on_change
+        self._state = State.fresh(dim=dim, reserved=n_tasks, on_change=on_change)
+
+    @property
+    def most_tasks(self) -> None:
+        """There can be any number of tasks."""
 
     @property
     def rewards(self) -> int:
@@ -139,21 +157,23 @@ class Shared(Policy):
         posteriors = self._state.posteriors
         return None if posteriors is None else posteriors.prior
 
-    def explain(self, task: int) -> Explanation:
+    def explain(self, task: Hashable) -> Explanation:
         """Explain what a task's predictions come from and how certain they are; print it."""
-        return explain(self._state.posteriors, self._state.counts, task)
+        (known,) = self._check_tasks(np.fromiter([task], object, 1)).tolist()
+        return explain(self._state.posteriors, self._state.counts, known, self._state.tasks)
 
     def explain_all(self) -> Explanations:
-        """Explain all tasks, in arrays: what :func:`cobandits.plots.sharing` draws."""
-        return explain_all(self._state.posteriors, self._state.counts)
+        """Explain all tasks that have had rewards: what :func:`cobandits.plots.sharing` draws."""
+        return explain_all(self._state.posteriors, self._state.counts, self._state.tasks)
 
     def save(self, path: str | Path) -> None:
         """Write all that was learned to ``path``, whole or not at all; no pickle is used."""
         setting = {
             "dim": int(self.dim),
-            "n_tasks": int(self.n_tasks),
+            "n_tasks": None if self.n_tasks is None else int(self.n_tasks),
             "explore": self.explore,
             "floor": self.floor,
+            "labels": self.labels,
             "on_change": self.on_change,
         }
         checkpoint.save(path, setting, self._state)
@@ -175,11 +195,10 @@ class Shared(Policy):
 
     def restore(self, state: State) -> None:
         """Replace the state by one that was saved, and that nothing else uses."""
-        shape = len(state.counts), state.store.width - 2
-        if shape != (self.n_tasks, self.dim):
+        if (dim := state.store.width - 2) != self.dim:
             raise ConfigurationError(
-                f"a state of {shape[0]} tasks with {shape[1]} features cannot be restored by a "
-                f"policy for {self.n_tasks} tasks with {self.dim}; load the policy that it is of"
+                f"a state of {dim} features cannot be restored by a policy for {self.dim}; "
+                "load the policy that it is of"
             )
         self._state = state
 
@@ -203,7 +222,7 @@ class Shared(Policy):
         codes, rows, y = self._checked(tasks, arms, decisions, rewards)
         if not len(codes):
             raise DataError("a refit learns from new rewards, got none; give at least one")
-        return self._state.snapshot(codes, _with_intercept(rows, y))
+        return self._state.snapshot(*self._state.tasks.number(codes), _with_intercept(rows, y))
 
     def install(self, found: Refit) -> None:
         """Take what :func:`refit` returned, in one assignment.
@@ -235,17 +254,20 @@ class Shared(Policy):
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         if not len(tasks):
             return
-        F = _with_intercept(rows, rewards)
+        F, (places, new) = _with_intercept(rows, rewards), self._state.tasks.number(tasks)
         if self._state.refit_due(len(tasks)):
-            self.install(refit(self._state.snapshot(tasks, F)))
+            self.install(refit(self._state.snapshot(places, new, F)))
             return
         if self._state.must_absorb:
             assert self._state.posteriors is not None
             self._state.posteriors.check(F)  # before anything changes
             self._take(absorb(self._state))
-        self._state.observe(tasks, F)
+        self._state.observe(places, new, F)
 
     # ---- Decisions
+
+    def _check_tasks(self, tasks: ArrayLike, *, learning: bool = False) -> NDArray[Any]:
+        return as_labels(tasks) if self.labels else super()._check_tasks(tasks)
 
     def _choose(
         self, tasks: Codes, arms: Floats, rng: np.random.Generator
@@ -253,37 +275,39 @@ class Shared(Policy):
         state, (m, K) = self._state.deciding, arms.shape[:2]
         if state.posteriors is None or self.explore == "never":
             return draw(self._probabilities(tasks, arms), rng)
+        places = state.tasks.find(tasks)
         if self.explore == "needed" and state.lowest != state.highest:
             known = known_ratio(state.posteriors.prior.coordinates.dim)
-            best, others = state.posteriors.greedy(tasks, arms, state.counts, known)
+            best, others = state.posteriors.greedy(places, arms, state.counts, known)
         else:
             best, others = np.full(m, -1), m > 0
         chosen, beliefs = best, None
         if others:
             sampled = best < 0
-            beliefs = self._beliefs(state.posteriors, tasks[sampled], arms[sampled])
+            beliefs = self._beliefs(state.posteriors, places[sampled], arms[sampled])
             chosen = best.copy()
             chosen[sampled] = sampled_values(beliefs, rng).argmax(axis=1)
         if self.floor:
             chosen = np.where(rng.random(m) < self.floor, rng.integers(K, size=m), chosen)
-        return chosen, partial(_chances, best, beliefs, chosen, self.floor, K)
+        return chosen, partial(chosen_probabilities, best, beliefs, chosen, self.floor, K)
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
         posteriors, (m, K) = self._state.deciding.posteriors, arms.shape[:2]
         if posteriors is None:
             return np.full((m, K), 1 / K)
+        places = self._state.deciding.tasks.find(tasks)
         if self.explore == "never":
-            return with_floor(greedy(posteriors.values(tasks, arms)), self.floor, K)
-        beliefs = self._beliefs(posteriors, tasks, arms)
+            return with_floor(greedy(posteriors.values(places, arms)), self.floor, K)
+        beliefs = self._beliefs(posteriors, places, arms)
         shares = np.stack([winning_probabilities(beliefs, np.full(m, k)) for k in range(K)], axis=1)
         return with_floor(shares / shares.sum(axis=1, keepdims=True), self.floor, K)
 
-    def _beliefs(self, posteriors: TaskPosteriors, tasks: Codes, arms: Floats) -> Beliefs:
+    def _beliefs(self, posteriors: TaskPosteriors, places: Codes, arms: Floats) -> Beliefs:
         """Return the beliefs to sample with, under the exploration rule."""
-        beliefs, state = posteriors.beliefs(tasks, arms), self._state.deciding
+        beliefs, state = posteriors.beliefs(places, arms), self._state.deciding
         experience = Experience(
-            counts=state.counts[tasks],
-            intercepts=posteriors.thetas[tasks, -1],
+            counts=state.counts[places],
+            intercepts=posteriors.thetas[places, -1],
             highest=state.highest,
             rewards_differ=state.lowest != state.highest,
             calibration=state.detector.calibration,
@@ -306,14 +330,3 @@ def _with_intercept(rows: Floats, rewards: Floats) -> Doubles:
     F = np.empty((len(rows), rows.shape[1] + 2))
     F[:, :-2], F[:, -2], F[:, -1] = rows, 1, rewards
     return F
-
-
-def _chances(
-    best: Codes, beliefs: Beliefs | None, chosen: Codes, floor: float, n_arms: int
-) -> Floats:
-    """Return the probabilities of the chosen arms, (m,); ``best`` is -1 where it was sampled."""
-    chances = (chosen == best).astype(np.float64)
-    if beliefs is not None:
-        sampled = best < 0
-        chances[sampled] = winning_probabilities(beliefs, chosen[sampled])
-    return with_floor(chances, floor, n_arms)

@@ -50,7 +50,7 @@ def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
     found = {_NAMES[name]: values for name, values in arrays.items() if name in _NAMES}
     contest, learned = header["contest"], header["learned"]
     parts: Header = {
-        "setting": {**header["setting"], "on_change": "start-over"},  # as it was then
+        "setting": {**header["setting"], "labels": False, "on_change": "start-over"},  # as then
         "state": {
             **{name: header[name] for name in ("rewards", "seen", "due", "changes")},
             "range": (header["lowest"], header["highest"]) if learned else None,
@@ -59,7 +59,7 @@ def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
         "drift": header["alarm"],
         "store": {},
         "pending": {},
-        "posteriors": {},
+        "posteriors": {"all_directions": None},
         "selector": {
             "hyperparameters": {
                 "shrinkage_pseudo_tasks": contest["isotropic"],
@@ -74,6 +74,7 @@ def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
     if learned:  # there was no mean
         found["prior.mean"] = found["selector.mean"] = np.zeros(len(arrays["variances"]))
     found["store.dropped"] = _given_up(arrays)
+    found["state.tasks"] = np.arange(len(arrays["counts"]))
     return parts, found
 
 
