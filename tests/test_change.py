@@ -157,7 +157,7 @@ def test_evidence_of_a_return_is_a_log_likelihood_ratio_less_a_margin() -> None:
 
 def test_the_onset_is_where_a_change_explains_most() -> None:
     """By all sums: small errors come first, then large ones, with a small one among them."""
-    detector, everyone = DriftDetector.fresh(4), np.arange(40) % 4
+    detector, everyone = DriftDetector(), np.arange(40) % 4
     detector = detector.after(everyone, np.ones(40), np.ones(40), n_active=4)
     squares = np.array([0.5, 1.0, 1.5, 30.0, 0.1, 12.0, 40.0])
     larger = np.minimum(squares, config.DRIFT_CAP)

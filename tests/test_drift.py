@@ -160,7 +160,7 @@ def test_the_first_error_that_is_not_0_sets_the_baseline() -> None:
 
 def test_a_change_is_noticed_soon_after_the_model_was_overconfident() -> None:
     """Its noise may be taken for next to nothing for a while, until the next refit."""
-    detector = after(DriftDetector.fresh(20), np.ones(100), np.ones(100))
+    detector = after(DriftDetector(), np.ones(100), np.ones(100))
     detector = after(detector, np.ones(100), np.full(100, 1e-9))
     assert not detector.evidence
     detector = after(detector, np.ones(400), np.ones(400))
