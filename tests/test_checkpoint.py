@@ -237,7 +237,15 @@ def damages(values: NDArray[Any]) -> list[NDArray[Any]]:
     ]
 
 
-@pytest.mark.parametrize("name", names())
+def test_tasks_that_are_not_different_are_refused(tmp_path: Path, file: Path) -> None:
+    header, arrays = content(file)
+    wrong = {**arrays, "state.tasks": spoiled(arrays["state.tasks"], arrays["state.tasks"][0])}
+    write(tmp_path / "bad", header, wrong)
+    with pytest.raises(ModelFileError, match=r"state\.tasks that are not different"):
+        Shared.load(tmp_path / "bad")
+
+
+@pytest.mark.parametrize("name", sorted({*names()} - {"state.tasks"}))  # any number is a task
 def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, file: Path, name: str) -> None:
     header, arrays = content(file)
     for wrong in damages(arrays[name]):
@@ -597,10 +605,10 @@ def test_decisions_without_a_batch_are_learned_one_by_one() -> None:
 
 def test_a_log_for_fewer_tasks_is_refused_before_anything_is_learned() -> None:
     _, log = logged(20)
-    policy = Shared(dim=DIM, n_tasks=TASKS - 1)
+    policy = Ridge(dim=DIM, n_tasks=TASKS - 1)
     with pytest.raises(DataError, match="make the policy for more tasks"):
         relearn(policy, log)
-    assert_same(policy, Shared(dim=DIM, n_tasks=TASKS - 1))
+    assert not policy.posteriors.means.any()
 
 
 def small(n: int, **changed: Any) -> Log:

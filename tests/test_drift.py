@@ -171,7 +171,7 @@ def test_a_change_is_noticed_soon_after_the_model_was_overconfident() -> None:
 def test_one_of_several_active_tasks_cannot_raise_an_alarm(n_active: int, raises: bool) -> None:
     detector = after(DriftDetector(), np.ones(100), np.ones(100))
     for _ in range(60):
-        detector = detector.after(np.array([7]), np.array([50.0]), np.ones(1), n_active=n_active)
+        detector = detector.after(np.array([7]), np.array([1e4]), np.ones(1), n_active=n_active)
     assert detector.raised == raises
 
 

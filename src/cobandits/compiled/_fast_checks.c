@@ -83,7 +83,8 @@ static PyObject *py_are_codes(PyObject *self, PyObject *args) {
     return PyBool_FromLong(fine);
 }
 
-/* found[i] = places[codes[i]], or the number of places where it is not there. Returns how many are not. */
+/* found[i] = places[codes[i]], or the number of places where it is not there.
+ * Returns how many are not, or -1 if a code is negative. */
 static PyObject *py_find_places(PyObject *self, PyObject *args) {
     Py_buffer codes, found;
     PyObject *places, *result = NULL;
@@ -98,6 +99,10 @@ static PyObject *py_find_places(PyObject *self, PyObject *args) {
         if (PyErr_Occurred()) goto done;
         to[i] = place ? PyLong_AsLongLong(place) : following;
         missing += !place;
+        if (((const int64_t *)codes.buf)[i] < 0) {
+            missing = -1;
+            break;
+        }
     }
     if (!PyErr_Occurred()) result = PyLong_FromLong(missing);
 done:

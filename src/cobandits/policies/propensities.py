@@ -29,10 +29,11 @@ def greedy(values: Floats) -> Floats:
 
 def draw(probabilities: Floats, rng: np.random.Generator) -> tuple[Codes, Floats]:
     """Draw an arm for each row of probabilities, (m, K); return it and its probability."""
-    m, K = probabilities.shape
+    m = len(probabilities)
     heights = np.cumsum(probabilities, axis=1)
     thrown = rng.random((m, 1)) * heights[:, -1:]
-    chosen = np.minimum((heights <= thrown).sum(axis=1), K - 1)
+    passed = (heights <= thrown) & (heights < heights[:, -1:])  # never to one of probability 0
+    chosen = passed.sum(axis=1)
     return chosen, probabilities[np.arange(m), chosen]
 
 

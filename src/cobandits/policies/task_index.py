@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cobandits.decisions import check_tasks
 from cobandits.errors import DataError
 from cobandits.estimate import check_labels
-from cobandits.fast_checks import find_places
+from cobandits.fast_checks import are_codes, find_places
 from cobandits.policies.gaussian import GaussianPosteriors
 
 __all__ = ["TaskIndex", "as_labels", "places_in", "room_for"]
@@ -30,7 +32,9 @@ class TaskIndex:
     """
 
     def __init__(self, tasks: Iterable[Hashable] = ()) -> None:
-        self._places = {task: place for place, task in enumerate(tasks)}
+        self._places: dict[Hashable, int] = {}
+        self._in_order = True  # whether tasks are the numbers 0, 1, 2 and so on: the fast way
+        self.add(tasks)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -40,11 +44,16 @@ class TaskIndex:
         """The tasks by place: numbers, or labels."""
         return tuple(self._places)
 
-    def find(self, tasks: Codes | Labels) -> Codes:
-        """Return the place of each task, (m,); the next place for tasks that have none."""
+    def find(self, tasks: NDArray[Any]) -> Codes:
+        """Return the place of each task, (m,); the next place for tasks that have none.
+
+        It may be the same array.
+        """
+        if self._in_order and tasks.dtype.kind == "i" and are_codes(tasks, len(self._places)):
+            return tasks
         return self._found(tasks)[0]
 
-    def number(self, tasks: Codes | Labels) -> tuple[Codes, tuple[Hashable, ...]]:
+    def number(self, tasks: NDArray[Any]) -> tuple[Codes, tuple[Hashable, ...]]:
         """Return the place of each task, and the new tasks, for which places are numbered on.
 
         The index stays as it is until :meth:`add` is called with the new tasks.
@@ -53,6 +62,8 @@ class TaskIndex:
         >>> places.tolist(), new
         ([1, 0, 2, 1], (8, 3))
         """
+        if self._in_order and tasks.dtype.kind == "i" and are_codes(tasks, len(self._places)):
+            return tasks, ()
         places, n_new = self._found(tasks)
         if not n_new:
             return places, ()
@@ -65,16 +76,20 @@ class TaskIndex:
     def add(self, new: Iterable[Hashable]) -> None:
         """Give places to new tasks, in their order."""
         for task in new:
+            self._in_order &= type(task) is int and task == len(self._places)
             self._places.setdefault(task, len(self._places))
 
     def copy(self) -> TaskIndex:
         """Return an index that later additions do not change."""
         return TaskIndex(self._places.copy())
 
-    def _found(self, tasks: Codes | Labels) -> tuple[Codes, int]:
+    def _found(self, tasks: NDArray[Any]) -> tuple[Codes, int]:
         """Return the places, and how many requests are of tasks without one."""
-        if tasks.dtype != object:
-            return find_places(np.asarray(tasks, np.int64), self._places)
+        if tasks.dtype.kind != "O":
+            found = find_places(tasks, self._places)
+            if found[1] < 0:
+                check_tasks(tasks, None)  # says which
+            return found
         get, following = self._places.get, len(self)
         places = np.array([get(label, following) for label in tasks], np.int64)
         return places, int((places == following).sum())

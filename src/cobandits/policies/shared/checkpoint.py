@@ -94,7 +94,7 @@ def _numbers(state: State, *, labelled: bool) -> Part:
 
 def _estimate_part(estimate: Estimate) -> Part:
     arrays = {"basis": estimate.basis, "weights": estimate.weights}
-    return Part({"status": vars(estimate.status)}, arrays)
+    return Part({"status": vars(estimate.status), "n_tasks": len(estimate.labels)}, arrays)
 
 
 def _read(header: Header, arrays: Arrays) -> State:
@@ -171,13 +171,13 @@ def _read_learned(state: State, header: Header, arrays: Arrays) -> None:
     )
     reader = Reader("estimate", header, arrays)
     basis = reader.doubles("basis", (dim, None))
-    weights = reader.doubles("weights", (basis.shape[1], None))
-    if not 0 < weights.shape[1] <= n_tasks:
-        raise refused(f"estimate.weights of {weights.shape[1]} tasks, there are {n_tasks}")
+    fitted = reader.count("n_tasks")
+    if fitted > n_tasks:
+        raise refused(f"{fitted} as estimate.n_tasks, there are {n_tasks}")
     state.estimate = Estimate(
         basis=basis,
-        weights=weights,
-        labels=state.tasks.tasks[: weights.shape[1]],
+        weights=reader.doubles("weights", (basis.shape[1], fitted)),
+        labels=state.tasks.tasks[:fitted],
         status=Status(**reader.plain("status")),
     )
     waiting = Pending.read(Reader("pending", header, arrays), counts=state.counts, width=dim + 2)

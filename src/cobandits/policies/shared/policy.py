@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cobandits.decisions import Decisions
+from cobandits.decisions import Decisions, as_codes
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
 from cobandits.policies.base import Policy
@@ -57,17 +57,15 @@ class Shared(Policy):
     :attr:`changes` gets the number of rewards so far, a warning is logged, and what follows is up
     to ``on_change``.
 
-    Tasks may come at any time and in any number: time and memory follow those that have had
-    rewards. A task without rewards is decided by what all others have in common.
+    Tasks may come at any time: time and memory follow those that have had rewards. A task without
+    any is decided by what the others have in common.
 
     Parameters
     ----------
     n_tasks : int, optional
-        How many tasks are expected: up to so many there is no more room than for them. There may
-        be more.
+        How many tasks are expected, to reserve no more room than for them. There may be more.
     labels : bool
-        Whether tasks are known by labels, any texts, numbers, dates or tuples of them, instead of
-        whole numbers from 0.
+        Whether tasks are known by any texts, numbers, dates or tuples, not by numbers from 0.
     explore : "needed", "always" or "never"
         ``"always"`` is Thompson sampling: the best arm for a theta drawn from the posterior.
         ``"never"`` is greedy. ``"needed"`` is greedy, but samples the value of an arm if two
@@ -157,14 +155,16 @@ class Shared(Policy):
         posteriors = self._state.posteriors
         return None if posteriors is None else posteriors.prior
 
-    def explain(self, task: Hashable) -> Explanation:
+    def explain(self, task: int | str | tuple[Any, ...]) -> Explanation:
         """Explain what a task's predictions come from and how certain they are; print it."""
-        (known,) = self._check_tasks(np.fromiter([task], object, 1)).tolist()
-        return explain(self._state.posteriors, self._state.counts, known, self._state.tasks)
+        (known,) = self._check_tasks([task]).tolist()
+        with self._lock:
+            return explain(self._state.posteriors, self._state.counts, known, self._state.tasks)
 
     def explain_all(self) -> Explanations:
         """Explain all tasks that have had rewards: what :func:`cobandits.plots.sharing` draws."""
-        return explain_all(self._state.posteriors, self._state.counts, self._state.tasks)
+        with self._lock:
+            return explain_all(self._state.posteriors, self._state.counts, self._state.tasks)
 
     def save(self, path: str | Path) -> None:
         """Write all that was learned to ``path``, whole or not at all; no pickle is used."""
@@ -176,7 +176,8 @@ class Shared(Policy):
             "labels": self.labels,
             "on_change": self.on_change,
         }
-        checkpoint.save(path, setting, self._state)
+        with self._lock:
+            checkpoint.save(path, setting, self._state)
 
     @classmethod
     def load(cls, path: str | Path) -> Shared:
@@ -219,10 +220,11 @@ class Shared(Policy):
         It is cheap, and what is learned later does not change it. :meth:`install` takes what
         ``refit(snapshot)`` returns; until then this policy decides as before.
         """
-        codes, rows, y = self._checked(tasks, arms, decisions, rewards)
-        if not len(codes):
-            raise DataError("a refit learns from new rewards, got none; give at least one")
-        return self._state.snapshot(*self._state.tasks.number(codes), _with_intercept(rows, y))
+        with self._lock:
+            codes, rows, y = self._checked(tasks, arms, decisions, rewards)
+            if not len(codes):
+                raise DataError("a refit learns from new rewards, got none; give at least one")
+            return self._state.snapshot(*self._state.tasks.number(codes), _with_intercept(rows, y))
 
     def install(self, found: Refit) -> None:
         """Take what :func:`refit` returned, in one assignment.
@@ -231,17 +233,17 @@ class Shared(Policy):
         """
         if not isinstance(found, Refit):
             raise ConfigurationError(f"install takes what refit(snapshot) returned, got {found!r}")
-        if found.after != self.rewards:
-            raise ConfigurationError(
-                f"a refit that follows on {found.after} rewards cannot be installed after "
-                f"{self.rewards}; learn nothing between snapshot and install"
-            )
-        if found.origin is not self._state:
-            raise ConfigurationError(
-                "this refit is of another policy, or was installed before; install it once, where "
-                "its snapshot was taken"
-            )
-        self._take(found.state)
+        with self._lock:
+            if found.after != self.rewards:
+                raise ConfigurationError(
+                    f"a refit that follows on {found.after} rewards cannot be installed after "
+                    f"{self.rewards}; learn nothing between snapshot and install"
+                )
+            if found.origin is not self._state:
+                raise ConfigurationError(
+                    "this refit is of another policy, or was installed before; install it once"
+                )
+            self._take(found.state)
 
     def _take(self, state: State) -> None:
         changed = len(state.changes) > len(self._state.changes)
@@ -267,7 +269,7 @@ class Shared(Policy):
     # ---- Decisions
 
     def _check_tasks(self, tasks: ArrayLike, *, learning: bool = False) -> NDArray[Any]:
-        return as_labels(tasks) if self.labels else super()._check_tasks(tasks)
+        return as_labels(tasks) if self.labels else as_codes(tasks)
 
     def _choose(
         self, tasks: Codes, arms: Floats, rng: np.random.Generator

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.errors import DataError
-from cobandits.fast_checks import are_at_most
+from cobandits.fast_checks import are_at_most, is_plain
 from cobandits.policies.gaussian import COMPILED, SQUARE_LIMIT, TOO_LARGE, GaussianPosteriors
 from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior, TaskBlock, task_blocks
@@ -245,7 +245,7 @@ class TaskPosteriors:
         """
         if COMPILED:
             chosen = np.empty(len(tasks), np.int64)
-            phi = np.ascontiguousarray(arms, np.float64)
+            phi = arms if is_plain(arms) else np.ascontiguousarray(arms, np.float64)
             left = _posterior.greedy(
                 *(self.weights.roots, self.thetas, self.noises, self.directions),
                 *(counts, tasks, phi, chosen),

@@ -111,7 +111,7 @@ class State:
         assert self.posteriors is not None
         if new:
             self.grow(len(self.tasks) + len(new))
-        self.pending.append(Pending(places, F, *self.posteriors.learn(places, F)))
+        self.pending.append(Pending(places.copy(), F, *self.posteriors.learn(places, F)))
         if new:
             self.tasks.add(new)
         self.n_pending += len(places)
@@ -133,7 +133,7 @@ class State:
             squares, expected = np.zeros(len(F)), np.ones(len(F))
         else:
             squares, expected = self.posteriors.predict_errors(places, F)
-        news = Pending.joined([*self.pending, Pending(places, F, squares, expected)])
+        news = Pending.joined([*self.pending, Pending(places.copy(), F, squares, expected)])
         tasks = self.tasks.copy()
         tasks.add(new)
         state = replace(

@@ -69,7 +69,7 @@ def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
             **header.get("sharing", {}),
         },
         "prior": header.get("prior", {}),
-        "estimate": {"status": header.get("status")},
+        "estimate": {"status": header.get("status"), "n_tasks": len(arrays["counts"])},
     }
     if learned:  # there was no mean
         found["prior.mean"] = found["selector.mean"] = np.zeros(len(arrays["variances"]))
