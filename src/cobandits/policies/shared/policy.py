@@ -17,19 +17,19 @@ from cobandits.estimate import Estimate
 from cobandits.policies.base import Policy
 from cobandits.policies.propensities import draw, greedy
 from cobandits.policies.shared import checkpoint
+from cobandits.policies.shared.beliefs import Beliefs
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.explain import Explanation, Explanations, explain, explain_all
 from cobandits.policies.shared.exploration import (
     RULES,
     Experience,
     Explore,
-    known_ratio,
     sampled_values,
     scaled,
     winning_probabilities,
     with_floor,
 )
-from cobandits.policies.shared.posteriors import Beliefs, TaskPosteriors
+from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.state import Refit, Snapshot, State, absorb, refit
 
 __all__ = ["Shared"]
@@ -58,11 +58,11 @@ class Shared(Policy):
     explore : "needed", "always" or "never"
         ``"always"`` is Thompson sampling: the best arm for a theta drawn from the posterior.
         ``"never"`` is greedy. ``"needed"`` is greedy, but samples the value of an arm if two
-        things hold. More of its prior variance is left than the same number of rewards from
-        diverse arms would leave. And its expected improvement on the best arm, times the number of
-        the task's rewards so far, exceeds the expected loss of trying it once. Improvements beyond
-        the highest reward so far do not count, and variances are scaled down where errors were
-        smaller than expected.
+        things hold. Greedy decisions teach little of it, as where arms repeat: a far larger share
+        of its prior variance is left than of the greedy arm's. And its expected improvement on the
+        best arm, times the number of the task's rewards so far, exceeds the expected loss of trying
+        it once. Improvements beyond the highest reward so far do not count, and variances are
+        scaled down where errors were smaller than expected.
     floor : float
         Share of the decisions that are uniformly random, so that no arm has probability 0.
 
@@ -226,8 +226,7 @@ class Shared(Policy):
         if state.posteriors is None or self.explore == "never":
             return draw(self._probabilities(tasks, arms), rng)
         if self.explore == "needed" and state.lowest != state.highest:
-            known = known_ratio(state.posteriors.prior.coordinates.dim)
-            best, others = state.posteriors.greedy(tasks, arms, state.counts, known)
+            best, others = state.posteriors.greedy(tasks, arms, state.counts, state.highest)
         else:
             best, others = np.full(m, -1), m > 0
         chosen, beliefs = best, None
@@ -255,11 +254,9 @@ class Shared(Policy):
         beliefs, state = posteriors.beliefs(tasks, arms), self._state
         experience = Experience(
             counts=state.counts[tasks],
-            intercepts=posteriors.thetas[tasks, -1],
-            highest=state.highest,
+            tops=state.highest - posteriors.thetas[tasks, -1],
             rewards_differ=state.lowest != state.highest,
             calibration=state.detector.calibration,
-            n_directions=posteriors.prior.coordinates.dim,
         )
         return scaled(beliefs, RULES[self.explore](beliefs, experience))
 
