@@ -161,6 +161,27 @@ class GaussianPosteriors:
             out[block] = phi[block] @ self.unpacked(tasks[block])
         return out
 
+    def unseen_variances(self, tasks: Codes, factors: Doubles) -> Doubles:
+        """Return what rewards without noise would leave of the arms' variances, (m, K).
+
+        Let rewards have no noise, though the posterior is computed as if they had: then the error
+        of ``mu_t`` is ``ridge P_t theta``, and of an arm z it has the variance
+        ``ridge z' P_t^2 z``. The rest of ``z' P_t z`` is due to noise.
+
+        Parameters
+        ----------
+        factors : (m, K, d)
+            What :meth:`covariance_factors` returned for these tasks and arms.
+        """
+        out = np.empty(factors.shape[:2])
+        if COMPILED:
+            _posterior.squared_returns(self.roots, tasks, factors, out, self.dim)
+            return self.ridge * out
+        for block in chunks(len(tasks), self.dim**2 * 8):
+            back = factors[block] @ self.unpacked(tasks[block]).transpose(0, 2, 1)
+            out[block] = np.einsum("mkd,mkd->mk", back, back)
+        return self.ridge * out
+
     def _learn_each(self, tasks: Codes, X: Doubles, y: Doubles) -> None:
         """Learn one row for each of different tasks, column by column of their roots."""
         residuals = y - np.einsum("md,md->m", X, self.means[tasks])

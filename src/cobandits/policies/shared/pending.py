@@ -39,9 +39,7 @@ class Pending(NamedTuple):
 
     def part(self, rows: slice) -> Pending:
         """Return some of the rows."""
-        return Pending(
-            self.tasks[rows], self.rows[rows], self.squares[rows], self.expected[rows]
-        )
+        return Pending(self.tasks[rows], self.rows[rows], self.squares[rows], self.expected[rows])
 
     def saved(self) -> Part:
         """Return what a checkpoint holds of it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
@@ -15,23 +14,12 @@ from cobandits.decisions import Decisions, as_codes
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
 from cobandits.policies.base import Policy
-from cobandits.policies.propensities import draw, greedy
 from cobandits.policies.shared import checkpoint
 from cobandits.policies.shared.change import OnChange
+from cobandits.policies.shared.deciding import choose, probabilities
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.explain import Explanation, Explanations, explain, explain_all
-from cobandits.policies.shared.exploration import (
-    RULES,
-    Experience,
-    Explore,
-    chosen_probabilities,
-    known_ratio,
-    sampled_values,
-    scaled,
-    winning_probabilities,
-    with_floor,
-)
-from cobandits.policies.shared.posteriors import Beliefs, TaskPosteriors
+from cobandits.policies.shared.exploration import Explore
 from cobandits.policies.shared.state import Refit, Snapshot, State
 from cobandits.policies.shared.transitions import absorb, refit, undone
 from cobandits.policies.task_index import as_labels
@@ -69,11 +57,11 @@ class Shared(Policy):
     explore : "needed", "always" or "never"
         ``"always"`` is Thompson sampling: the best arm for a theta drawn from the posterior.
         ``"never"`` is greedy. ``"needed"`` is greedy, but samples the value of an arm if two
-        things hold. More of its prior variance is left than the same number of rewards from
-        diverse arms would leave. And its expected improvement on the best arm, times the number of
-        the task's rewards so far, exceeds the expected loss of trying it once. Improvements beyond
-        the highest reward so far do not count, and variances are scaled down where errors were
-        smaller than expected.
+        things hold. Greedy decisions teach little of it, as where arms repeat: a far larger share
+        of its prior variance is left than of the greedy arm's. And its expected improvement on the
+        best arm, times the number of the task's rewards so far, exceeds the expected loss of trying
+        it once. Improvements beyond the highest reward so far do not count, and variances are
+        scaled down where errors were smaller than expected.
     floor : float
         Share of the decisions that are uniformly random, so that no arm has probability 0.
     on_change : "adapt", "start-over" or "alert"
@@ -274,48 +262,14 @@ class Shared(Policy):
     def _choose(
         self, tasks: Codes, arms: Floats, rng: np.random.Generator
     ) -> tuple[Codes, Floats | Callable[[], Floats]]:
-        state, (m, K) = self._state.deciding, arms.shape[:2]
-        if state.posteriors is None or self.explore == "never":
-            return draw(self._probabilities(tasks, arms), rng)
+        state = self._state.deciding
         places = state.tasks.find(tasks)
-        if self.explore == "needed" and state.lowest != state.highest:
-            known = known_ratio(state.posteriors.prior.coordinates.dim)
-            best, others = state.posteriors.greedy(places, arms, state.counts, known)
-        else:
-            best, others = np.full(m, -1), m > 0
-        chosen, beliefs = best, None
-        if others:
-            sampled = best < 0
-            beliefs = self._beliefs(state.posteriors, places[sampled], arms[sampled])
-            chosen = best.copy()
-            chosen[sampled] = sampled_values(beliefs, rng).argmax(axis=1)
-        if self.floor:
-            chosen = np.where(rng.random(m) < self.floor, rng.integers(K, size=m), chosen)
-        return chosen, partial(chosen_probabilities, best, beliefs, chosen, self.floor, K)
+        return choose(state, places, arms, rng, explore=self.explore, floor=self.floor)
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
-        posteriors, (m, K) = self._state.deciding.posteriors, arms.shape[:2]
-        if posteriors is None:
-            return np.full((m, K), 1 / K)
-        places = self._state.deciding.tasks.find(tasks)
-        if self.explore == "never":
-            return with_floor(greedy(posteriors.values(places, arms)), self.floor, K)
-        beliefs = self._beliefs(posteriors, places, arms)
-        shares = np.stack([winning_probabilities(beliefs, np.full(m, k)) for k in range(K)], axis=1)
-        return with_floor(shares / shares.sum(axis=1, keepdims=True), self.floor, K)
-
-    def _beliefs(self, posteriors: TaskPosteriors, places: Codes, arms: Floats) -> Beliefs:
-        """Return the beliefs to sample with, under the exploration rule."""
-        beliefs, state = posteriors.beliefs(places, arms), self._state.deciding
-        experience = Experience(
-            counts=state.counts[places],
-            intercepts=posteriors.thetas[places, -1],
-            highest=state.highest,
-            rewards_differ=state.lowest != state.highest,
-            calibration=state.detector.calibration,
-            n_directions=posteriors.prior.coordinates.dim,
-        )
-        return scaled(beliefs, RULES[self.explore](beliefs, experience))
+        state = self._state.deciding
+        places = state.tasks.find(tasks)
+        return probabilities(state, places, arms, explore=self.explore, floor=self.floor)
 
 
 def _what_follows(state: State) -> str:

@@ -14,6 +14,7 @@ from cobandits.errors import DataError
 from cobandits.fast_checks import are_at_most, is_plain
 from cobandits.policies.gaussian import COMPILED, SQUARE_LIMIT, TOO_LARGE, GaussianPosteriors
 from cobandits.policies.shared import config
+from cobandits.policies.shared.beliefs import Beliefs, neglected_shares, worth_trying
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior, TaskBlock, task_blocks
 from cobandits.policies.shared.reader import Part, Reader, refused
 from cobandits.policies.shared.reduced import (
@@ -27,26 +28,11 @@ from cobandits.policies.shared.row_store import RowStore
 if COMPILED:
     from cobandits.compiled import _posterior
 
-__all__ = ["BatchPosterior", "Beliefs", "PosteriorPart", "TaskPosteriors"]
+__all__ = ["BatchPosterior", "PosteriorPart", "TaskPosteriors"]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
-
-
-class Beliefs(NamedTuple):
-    """Gaussian beliefs about the values of arms, for m requests of K arms."""
-
-    values: Doubles  # (m, K), means, up to a constant per task
-    factors: Doubles  # (m, K, q), a root of the covariance in the basis
-    residual_std: Doubles  # (m, K), outside of the basis, taken as independent between arms
-    prior_variances: Doubles  # (m, K), before any reward
-
-    @property
-    def variances(self) -> Doubles:
-        """Posterior variances of the values, (m, K)."""
-        within = np.einsum("mkq,mkq->mk", self.factors, self.factors)
-        return np.asarray(within + self.residual_std**2)
 
 
 class PosteriorPart(NamedTuple):
@@ -231,31 +217,36 @@ class TaskPosteriors:
         """Return the expected rewards of the arms, (m, K), up to a constant per task."""
         return np.asarray(np.einsum("mkd,md->mk", arms, self.thetas[tasks, :-1]))
 
-    def greedy(self, tasks: Codes, arms: Floats, counts: Codes, known: float) -> tuple[Codes, bool]:
+    def greedy(
+        self, tasks: Codes, arms: Floats, counts: Codes, highest: float
+    ) -> tuple[Codes, bool]:
         """Return the best arm of each request, (m,), or -1 where arms may have to be sampled.
 
-        That is where a task has no rewards, or where it has n and more than ``known / n`` of the
-        prior variance of any arm is left. Of arms that are equally good the first is taken. The
-        second result tells whether any is -1.
+        That is where a task has no rewards, or where greedy decisions neglect an arm that is worth
+        trying. Of arms that are equally good the first is taken. The second result tells whether
+        any is -1.
 
         Parameters
         ----------
         counts : (T,)
             Rewards per task, of all tasks.
+        highest : float
+            Highest reward so far.
         """
         if COMPILED:
             chosen = np.empty(len(tasks), np.int64)
             phi = arms if is_plain(arms) else np.ascontiguousarray(arms, np.float64)
             left = _posterior.greedy(
                 *(self.weights.roots, self.thetas, self.noises, self.directions),
-                *(counts, tasks, phi, chosen),
-                *(known, self.prior.noise, self.residual_variance),
+                *(counts, tasks, phi, chosen, config.REPEAT_RATIO),
+                *(self.prior.noise, self.residual_variance, highest),
             )
             return chosen, left > 0
-        beliefs, n = self.beliefs(tasks, arms), counts[tasks, None]
-        most = known / np.maximum(n, 1) * beliefs.prior_variances
-        unknown = (n == 0) | ((n > known) & (beliefs.variances > most))
-        left = unknown.any(axis=1)
+        beliefs, n = self.beliefs(tasks, arms), counts[tasks]
+        variances, tops = beliefs.variances, highest - self.thetas[tasks, -1]
+        tried = worth_trying(beliefs.values, variances, n, tops)
+        tried &= neglected_shares(beliefs, variances) > 0
+        left = (n == 0) | tried.any(axis=1)
         return np.where(left, -1, beliefs.values.argmax(axis=1)), bool(left.any())
 
     def beliefs(self, tasks: Codes, arms: Floats) -> Beliefs:
@@ -263,11 +254,13 @@ class TaskPosteriors:
         Z = arms @ self.directions.T[:-1] + self.directions[:, -1]
         residual = np.sqrt(np.maximum(0, self.noises[tasks] - self.prior.noise))
         before = np.einsum("mkq,mkq->mk", Z, Z) + self.residual_variance
+        factors = self.weights.covariance_factors(tasks, Z)
         return Beliefs(
             values=self.values(tasks, arms),
-            factors=self.weights.covariance_factors(tasks, Z),
+            factors=factors,
             residual_std=np.broadcast_to(residual[:, None], before.shape).copy(),
             prior_variances=before,
+            unseen_variances=self.weights.unseen_variances(tasks, factors) + residual[:, None] ** 2,
         )
 
     def predict_errors(self, tasks: Codes, F: Doubles) -> tuple[Doubles, Doubles]:
