@@ -43,7 +43,9 @@ def test_a_policy_says_what_the_one_that_was_saved_said(name: str) -> None:
         policy = Shared.load(old(name))
         explained = policy.explain_all()
         shares = policy.probabilities(np.arange(policy.n_tasks), same_arms(policy))
-    now = {"weights": explained.weights, "uncertainty": explained.uncertainty, "shares": shares}
+    del before["shares"]  # what is explored was decided otherwise
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    now = {"weights": explained.weights, "uncertainty": explained.uncertainty}
     assert now.keys() == before.keys()
     for key, values in before.items():
         np.testing.assert_allclose(now[key], values, rtol=close, atol=close, err_msg=key)
