@@ -216,8 +216,8 @@ class TaskPosteriors:
             phi = np.ascontiguousarray(arms, np.float64)
             left = _posterior.greedy(
                 *(self.weights.roots, self.thetas, self.noises, self.directions),
-                *(counts, tasks, phi, chosen, config.REPEAT_RATIO),
-                *(self.prior.noise, self.residual_variance, highest),
+                *(counts, tasks, phi, chosen),
+                *(config.REPEAT_RATIO, self.prior.noise, self.residual_variance, highest),
             )
             return chosen, left > 0
         beliefs, n = self.beliefs(tasks, arms), counts[tasks]
