@@ -63,7 +63,7 @@ def test_no_array_is_lost_or_changed(name: str) -> None:
     assert now.arrays["store.dropped"].tolist() == np.flatnonzero(slots == -2).tolist()
     assert len(now.arrays) == len(arrays) + 4  # dropped and all tasks, and the mean, twice
     assert now.header["version"] == 3
-    assert now.header["setting"] == header["setting"]
+    assert now.header["setting"] == {**header["setting"], "labels": False}
     assert now.header["prior"] == header["prior"]
     assert now.header["drift"] == header["alarm"]
     assert now.header["state"]["range"] == [header["lowest"], header["highest"]]

@@ -88,7 +88,7 @@ class Decisions:
         fine = (probabilities > 0) & (probabilities <= 1)
         if not fine.all():
             wrong = float(probabilities[~fine][0])
-            advice = "divide percentages by 100" if wrong > 1 else "what has 0 was never chosen"
+            advice = "divide percentages by 100" if wrong > 1 else "what has 0 was never made"
             raise DataError(
                 f"probabilities must be above 0 and at most 1, got {wrong:g} in decision "
                 f"{int((~fine).argmax())}; {advice}"
