@@ -252,10 +252,10 @@ def test_the_units_and_the_means_of_features_do_not_matter() -> None:
 def test_all_tasks_are_explained_as_each_is() -> None:
     policy = played(unrelated=False)
     together = policy.explain_all()
-    for task in range(policy.n_tasks):
-        one = policy.explain(task)
+    for place, task in enumerate(together.tasks):
+        one = policy.explain(int(str(task)))
         for name in ("rewards", "shared", "own", "uncertainty", "left"):
-            assert getattr(together, name)[task] == pytest.approx(getattr(one, name)), name
+            assert getattr(together, name)[place] == pytest.approx(getattr(one, name)), name
         assert one.rank == together.rank
         assert one.uncertainty_before == together.uncertainty_before
 

@@ -288,14 +288,14 @@ def test_the_extension_counts_whole_numbers_only() -> None:
 # ---- what is refused of a request, and what is said
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def check_arms(arms: Floats, m: int, d: int) -> Floats:
     phi = check_shape(arms, m, d)
     check_values(phi)
     return phi
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_arms_that_are_no_numbers_are_refused(way: bool, layout: str, wrong: float) -> None:
     arms = np.ones((3, 2, 5))
     np.testing.assert_array_equal(check_arms(LAYOUTS[layout](arms), 3, 5), arms)

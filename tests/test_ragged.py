@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cobandits.decisions import Decisions
-from cobandits.environments import Replay
+from cobandits.environments.replay import Replay
 from cobandits.errors import DataError
 from cobandits.evaluation import evaluate, relearn
 from cobandits.logs import Log, LogWriter

@@ -65,9 +65,10 @@ def test_no_array_is_lost_or_changed(name: str) -> None:
     assert now.arrays["store.dropped"].tolist() == np.flatnonzero(slots == -2).tolist()
     assert not now.arrays["prior.mean"].any()
     assert not now.arrays["selector.mean"].any()
-    assert len(now.arrays) == len(arrays) + 3
+    assert len(now.arrays) == len(arrays) + 4  # dropped and all tasks, and the mean, twice
     assert now.header["version"] == 3
-    assert now.header["setting"] == {**header["setting"], "on_change": "start-over"}
+    setting = {**header["setting"], "labels": False, "on_change": "start-over"}
+    assert now.header["setting"] == setting
     assert now.header["prior"] == header["prior"]
     assert now.header["drift"] == header["alarm"]
     assert now.header["state"]["range"] == [header["lowest"], header["highest"]]

@@ -60,8 +60,6 @@ class Archive:
             raise ModelFileError(
                 f"{path} cannot be written: there is no folder {path.parent}; make it first"
             ) from None
-        except OSError as error:
-            raise ModelFileError(f"{path} cannot be written ({error.strerror})") from error
 
     def load(self, path: str | Path, make: Callable[[Header, Arrays], Content]) -> Content:
         """Read a file and return ``make(header, arrays)``."""

@@ -88,7 +88,7 @@ class Decisions:
         fine = (probabilities > 0) & (probabilities <= 1)
         if not fine.all():
             wrong = float(probabilities[~fine][0])
-            advice = "divide percentages by 100" if wrong > 1 else "what has 0 was never chosen"
+            advice = "divide percentages by 100" if wrong > 1 else "what has 0 was never made"
             raise DataError(
                 f"probabilities must be above 0 and at most 1, got {wrong:g} in decision "
                 f"{int((~fine).argmax())}; {advice}"
@@ -288,7 +288,7 @@ def check_rewards(rewards: ArrayLike, n_asked: int) -> NDArray[np.float64]:
     if y.shape != (n_asked,):
         raise DataError(f"expected a reward for each of {n_asked} decisions, got {y.shape}")
     if are_at_most(y, LARGEST_VALUE):
-        return y
+        return y if y.flags.c_contiguous else np.ascontiguousarray(y)
     if not np.isfinite(y).all():
         first = int(np.flatnonzero(~np.isfinite(y))[0])
         raise DataError(

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cobandits.decisions import Decisions, as_codes
+from cobandits.decisions import Decisions, as_codes, check_tasks
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
 from cobandits.policies.base import Policy
@@ -145,7 +145,8 @@ class Shared(Policy):
 
     def explain(self, task: int | str | tuple[Any, ...]) -> Explanation:
         """Explain what a task's predictions come from and how certain they are; print it."""
-        (known,) = self._check_tasks([task]).tolist()
+        asked = as_labels([task]) if self.labels else check_tasks([task], None)
+        (known,) = asked.tolist()
         with self._lock:
             return explain(self._state.posteriors, self._state.counts, known, self._state.tasks)
 

@@ -74,7 +74,9 @@ def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
     if learned:  # there was no mean
         found["prior.mean"] = found["selector.mean"] = np.zeros(len(arrays["variances"]))
     found["store.dropped"] = _given_up(arrays)
-    found["state.tasks"] = np.arange(len(arrays["counts"]))
+    if not learned and not arrays["counts"].any():  # no task has had rewards
+        found["state.counts"] = found["state.full_counts"] = np.zeros(0, np.int64)
+    found["state.tasks"] = np.arange(len(found["state.counts"]))
     return parts, found
 
 
