@@ -448,6 +448,28 @@ def test_lrrl_with_all_data_fits_them_all() -> None:
     )
 
 
+def test_lrrl_with_a_fixed_basis_fits_weights_alone_after_the_first_epoch() -> None:
+    """Each task by least squares in the first basis, to its rows of the last epoch."""
+    policy = LRRL(dim=6, n_tasks=5, rank=2, schedule=EqualEpochs(epochs=3, rounds=N), basis="fixed")
+    rng, rows = np.random.default_rng(0), TaskRows(6)
+    bases = []
+    for n, asked in enumerate(WORLD.rounds(N, seed=7), 1):
+        decided = policy.decide(asked.tasks, asked.arms, rng)
+        paid = asked.outcome(decided)
+        policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
+        rows.add(paid.decisions.features(paid.arms), paid.rewards, paid.tasks)
+        if n % 8 == 0:
+            assert policy.estimate is not None
+            bases.append(B := policy.estimate.basis)
+            for t in range(5):
+                mine = rows.owners == t
+                w = np.linalg.lstsq(rows.rows[mine] @ B, rows.rewards[mine])[0]
+                np.testing.assert_allclose(policy.theta[:, t], B @ w, atol=1e-9)
+            rows = TaskRows(6)
+    for later in bases[1:]:
+        np.testing.assert_array_equal(later, bases[0])
+
+
 def test_lrrl_keeps_the_theta_of_tasks_without_rows() -> None:
     policy = LRRL(dim=6, n_tasks=5, rank=2, schedule=EqualEpochs(epochs=4, rounds=40))
     asked = played(policy, n=10)
@@ -653,6 +675,8 @@ def test_parameters_are_checked() -> None:
         fresh("ridge", dim=9)
     with pytest.raises(ConfigurationError, match="'epoch' or 'all'"):
         fresh("lrrl", memory="some")
+    with pytest.raises(ConfigurationError, match="basis must be 'refitted' or 'fixed', got 'old'"):
+        fresh("lrrl", basis="old")
     with pytest.raises(ConfigurationError, match="number or 'oful'"):
         fresh("linucb", radius="ucb")
     with pytest.raises(ConfigurationError, match="delta must be between"):

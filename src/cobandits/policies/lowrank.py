@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.errors import ConfigurationError
+from cobandits.estimate import Estimate
 from cobandits.estimators import AltGDMin, Estimator, MethodOfMoments, TraceNorm
 from cobandits.policies.refitted import Refitted
 from cobandits.policies.schedules import Schedule
+from cobandits.tasks import TaskRows
 
 __all__ = ["LRRL", "Moments", "TraceNormGreedy"]
 
@@ -38,6 +42,9 @@ class LRRL(Refitted):
         If not given, AltGDMin of this rank, with at most the paper's L = 2000 iterations.
     memory : "epoch" or "all"
         Fit to the last epoch's rows alone, as the paper does, or to all rows so far.
+    basis : "refitted" or "fixed"
+        Fit basis and weights at the end of every epoch, as the paper does; or the basis after the
+        first epoch alone and then, by least squares in it, only the weights.
     """
 
     name: ClassVar[str] = "lrrl"
@@ -52,8 +59,11 @@ class LRRL(Refitted):
         rank: int = 1,
         estimator: Estimator | None = None,
         memory: Literal["epoch", "all"] = "epoch",
+        basis: Literal["refitted", "fixed"] = "refitted",
     ) -> None:
-        self.rank = rank
+        if basis not in ("refitted", "fixed"):
+            raise ConfigurationError(f"basis must be 'refitted' or 'fixed', got {basis!r}")
+        self.rank, self.basis = rank, basis
         super().__init__(
             dim=dim,
             n_tasks=n_tasks,
@@ -64,6 +74,13 @@ class LRRL(Refitted):
 
     def _default_estimator(self) -> Estimator:
         return AltGDMin(rank=self.rank, iterations=_MOST)
+
+    def _fitted(self, rows: TaskRows) -> Estimate:
+        if self._estimate is None or self.basis == "refitted":
+            return super()._fitted(rows)
+        B = self._estimate.basis
+        weights = rows.least_squares(B).weights
+        return replace(self._estimate, weights=weights, labels=rows.labels)
 
 
 class Moments(LRRL):

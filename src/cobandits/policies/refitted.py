@@ -76,8 +76,12 @@ class Refitted(Policy):
             self._rows = held
         self._clock.count(tasks)
 
+    def _fitted(self, rows: TaskRows) -> Estimate:
+        """Return the fit to rows, starting from the last basis."""
+        return self.estimator.fit(rows, start=self._estimate, rng=0)
+
     def _refit(self, rows: TaskRows) -> None:
-        """Fit the rows, starting from the last basis; a refused fit leaves theta as it was."""
-        self._estimate = found = self.estimator.fit(rows, start=self._estimate, rng=0)
+        """Fit the rows; a refused fit leaves theta as it was."""
+        self._estimate = found = self._fitted(rows)
         if found.status.outcome != "refused":
             self.theta[:, np.array(rows.labels)] = found.theta
