@@ -341,9 +341,9 @@ def test_before_any_reward_it_says_what_to_do() -> None:
             call()
 
 
-@pytest.mark.parametrize("task", [-1, 60, 1.0, True, "a", [0, 1]])
+@pytest.mark.parametrize("task", [-1, 1.0, True, "a", [0, 1]])
 def test_wrong_tasks_are_refused(task: object) -> None:
-    with pytest.raises(DataError, match=r"task -?\d+, but there are 60|tasks must be whole"):
+    with pytest.raises(DataError, match=r"task -1, but tasks are numbered|tasks must be whole"):
         played_once().explain(task)  # type: ignore[arg-type]
 
 

@@ -675,7 +675,7 @@ def test_parameters_are_checked() -> None:
         fresh("ridge", dim=9)
     with pytest.raises(ConfigurationError, match="'epoch' or 'all'"):
         fresh("lrrl", memory="some")
-    with pytest.raises(ConfigurationError, match="basis must be 'refitted' or 'fixed', got 'old'"):
+    with pytest.raises(ConfigurationError, match="'refitted' or 'fixed', got 'old'"):
         fresh("lrrl", basis="old")
     with pytest.raises(ConfigurationError, match="number or 'oful'"):
         fresh("linucb", radius="ucb")
