@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.policies.shared import explain as explaining
 from cobandits.policies.shared.empirical_bayes import Coordinates, DecomposedPrior, Prior
+from cobandits.policies.shared.explain import Explanation, Explanations
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.row_store import RowStore
+from cobandits.policies.task_index import TaskIndex
 
 __all__ = [
     "DIM",
@@ -15,6 +18,8 @@ __all__ = [
     "check_same",
     "covariance",
     "errors_of_thetas",
+    "explain",
+    "explain_all",
     "late_tasks",
     "learned_in_turn",
     "posterior",
@@ -29,6 +34,17 @@ __all__ = [
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
+
+
+def explain(posteriors: TaskPosteriors | None, counts: Codes, task: int) -> Explanation:
+    """Explain a task, where tasks had their first rewards in the order of their numbers."""
+    return explaining.explain(posteriors, counts, task, TaskIndex(range(len(counts))))
+
+
+def explain_all(posteriors: TaskPosteriors | None, counts: Codes) -> Explanations:
+    """Explain all tasks, in the same order."""
+    return explaining.explain_all(posteriors, counts, TaskIndex(range(len(counts))))
+
 
 # ---- few features: posteriors have all directions
 

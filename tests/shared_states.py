@@ -62,8 +62,13 @@ def assert_same(one: Shared, other: Shared) -> None:
 
 
 def thetas(policy: Shared) -> Floats:
-    """Return the thetas of all tasks with their intercepts, (T, d + 1)."""
-    return saved(policy).arrays["posteriors.thetas"]
+    """Return the thetas of tasks 0 to the last that had rewards, with intercepts, (T, d + 1)."""
+    arrays, prior = saved(policy).arrays, policy.prior
+    assert prior is not None
+    tasks = arrays["state.tasks"]
+    found = np.tile(prior.theta, (tasks.max() + 1, 1))
+    found[tasks] = arrays["posteriors.thetas"]
+    return found
 
 
 def made(chosen: Codes | list[int]) -> Decisions:
@@ -74,6 +79,12 @@ def made(chosen: Codes | list[int]) -> Decisions:
 def state_of(policy: Shared) -> State:
     """Return what a refit would begin with: faster than a file."""
     return policy.snapshot([0], np.zeros((1, 1, policy.dim)), made([0]), [0.0]).state
+
+
+def full_counts(policy: Shared) -> Codes:
+    """Return the rewards of each task when its theta was last learned in all directions."""
+    state = state_of(policy)
+    return state.full_counts[: len(state.tasks)].copy()
 
 
 def n_dropped(policy: Shared) -> int:

@@ -16,7 +16,15 @@ from cobandits.errors import DataError
 from cobandits.policies import Shared
 from cobandits.policies import shared as package
 from cobandits.policies.shared import config
-from tests.shared_states import assert_holds, assert_same, made, n_dropped, saved, state_of
+from tests.shared_states import (
+    assert_holds,
+    assert_same,
+    full_counts,
+    made,
+    n_dropped,
+    saved,
+    state_of,
+)
 from tests.shared_trajectory import (
     ARMS,
     DIM,
@@ -49,7 +57,7 @@ def assert_alike(policy: Shared, twin: Shared, start: int, rounds: int) -> None:
     [
         ([0, 1], [0, 1], [1.0, np.nan], "reward 1 is nan"),
         ([0, 1], [0, ARMS], [1.0, 2.0], "was never offered"),
-        ([0, TASKS], [0, 1], [1.0, 2.0], "task"),
+        ([0, -1], [0, 1], [1.0, 2.0], "task -1"),
         ([0, 1], [0, 1], [1.0], "a reward for each of 2"),
         ([0, 1], [0, 1], [1.0, 1e200], "can be squared"),
         ([0, 1], [0, 1], [1.0, 1e80], "can be squared"),
@@ -248,7 +256,7 @@ def test_learning_thetas_again_can_be_interrupted_at_any_step(
     while not (state_of(policy).must_absorb and n > 12):
         late_request(policy, n, late=2)
         n += 1
-    full, twin = state_of(policy).full_counts.copy(), copy.deepcopy(policy)
+    full, twin = full_counts(policy), copy.deepcopy(policy)
     late_request(twin, n, late=2)
-    assert (state_of(twin).full_counts > full).tolist() == [False] * 3 + [True] * 2
+    assert (full_counts(twin) > full).tolist() == [False] * 3 + [True] * 2
     assert_interruptible(policy, lambda each: late_request(each, n, late=2), most=200)

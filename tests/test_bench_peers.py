@@ -52,6 +52,7 @@ from cobandits.decisions import Decisions
 from cobandits.environments import Synthetic
 from cobandits.environments.choices import Choices
 from cobandits.policies import Shared
+from cobandits.ragged import RaggedArms
 from cobandits.simulate import simulate
 
 TINY = Workload(
@@ -245,8 +246,15 @@ def test_a_play_is_that_of_the_library() -> None:
         name = "seeded"
         rng = np.random.default_rng(play.seed_of(7, 1))
 
-        def decide(self, tasks: ArrayLike, arms: ArrayLike, rng: np.random.Generator) -> Decisions:
-            return super().decide(tasks, arms, self.rng)
+        def decide(
+            self,
+            tasks: ArrayLike,
+            arms: ArrayLike | RaggedArms,
+            rng: np.random.Generator,
+            *,
+            available: ArrayLike | None = None,
+        ) -> Decisions:
+            return super().decide(tasks, arms, self.rng, available=available)
 
     environment = Synthetic(dim=4, n_tasks=6, rank=1)
     trace = simulate(Seeded(dim=4, n_tasks=6), environment, 6, 7, trial=1)

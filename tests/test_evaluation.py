@@ -172,6 +172,7 @@ def test_the_logging_policy_is_worth_the_mean_reward(logger: Policy) -> None:
 
 def test_single_precision_arms_do_not_round_rewards() -> None:
     log = drawn_log(RANDOM, 200, seed=0)
+    assert isinstance(log.arms, np.ndarray)
     single = replace(log, arms=log.arms.astype(np.float32))
     assert evaluate(RANDOM, single)["ips"].value == pytest.approx(log.rewards.mean(), rel=1e-12)
 
@@ -214,6 +215,7 @@ def test_a_model_that_says_nothing_leaves_inverse_propensity() -> None:
 @pytest.mark.parametrize("estimator", [Known(THETA), None, Independent(ridge=0.0)])
 def test_a_right_model_without_noise_has_no_error(estimator: Estimator | None) -> None:
     log = drawn_log(RANDOM, 200, seed=3, noise=0.0)
+    assert isinstance(log.arms, np.ndarray)
     means = np.einsum("nkd,dn->nk", log.arms, THETA[:, log.codes])
     earned = np.sum(TARGET.probabilities(log.codes, log.arms) * means, axis=1).mean()
     values = evaluate(TARGET, log, methods=("dm", "dr"), estimator=estimator)
@@ -344,6 +346,7 @@ def test_without_overlap_only_the_model_speaks() -> None:
 
 
 def test_a_single_arm_is_worth_the_mean_reward() -> None:
+    assert isinstance(LOG.arms, np.ndarray)
     log = Log(
         tasks=LOG.tasks,
         arms=LOG.arms[:, :1],

@@ -22,10 +22,11 @@ from cobandits.policies.shared.empirical_bayes import (
     Prior,
     fit_em,
 )
-from cobandits.policies.shared.explain import Explanation, Explanations, explain, explain_all
+from cobandits.policies.shared.explain import Explanation, Explanations
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.row_store import RowStore
 from cobandits.simulate import simulate
+from tests.posteriors import explain, explain_all
 
 Floats = NDArray[np.float64]
 
@@ -251,10 +252,10 @@ def test_the_units_and_the_means_of_features_do_not_matter() -> None:
 def test_all_tasks_are_explained_as_each_is() -> None:
     policy = played(unrelated=False)
     together = policy.explain_all()
-    for task in range(policy.n_tasks):
-        one = policy.explain(task)
+    for place, task in enumerate(together.tasks):
+        one = policy.explain(int(str(task)))
         for name in ("rewards", "shared", "own", "uncertainty", "left"):
-            assert getattr(together, name)[task] == pytest.approx(getattr(one, name)), name
+            assert getattr(together, name)[place] == pytest.approx(getattr(one, name)), name
         assert one.rank == together.rank
         assert one.uncertainty_before == together.uncertainty_before
 
@@ -340,9 +341,9 @@ def test_before_any_reward_it_says_what_to_do() -> None:
             call()
 
 
-@pytest.mark.parametrize("task", [-1, 60, 1.0, True, "a", [0, 1]])
+@pytest.mark.parametrize("task", [-1, 1.0, True, "a", [0, 1]])
 def test_wrong_tasks_are_refused(task: object) -> None:
-    with pytest.raises(DataError, match=r"task -?\d+, but there are 60|tasks must be whole"):
+    with pytest.raises(DataError, match=r"task -1, but tasks are numbered|tasks must be whole"):
         played_once().explain(task)  # type: ignore[arg-type]
 
 

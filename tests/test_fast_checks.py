@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 
 from cobandits import fast_checks
-from cobandits.decisions import LARGEST_VALUE, Decisions, check_arms, check_rewards, check_tasks
+from cobandits.decisions import (
+    LARGEST_VALUE,
+    Decisions,
+    check_rewards,
+    check_shape,
+    check_tasks,
+    check_values,
+)
 from cobandits.errors import DataError
 from cobandits.fast_checks import add_errors, are_at_most, are_codes, take_rows
 
@@ -279,6 +286,12 @@ def test_the_extension_counts_whole_numbers_only() -> None:
 
 
 # ---- what is refused of a request, and what is said
+
+
+def check_arms(arms: Floats, m: int, d: int) -> Floats:
+    phi = check_shape(arms, m, d)
+    check_values(phi)
+    return phi
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -36,6 +36,7 @@ def shown(n_tasks: int = 12, rank: int = 2, p: int = 9, silent: int = 2) -> Expl
     rewards = rng.integers(1, 50, n_tasks)
     rewards[:silent] = 0
     return Explanations(
+        tasks=tuple(range(n_tasks)),
         rewards=rewards,
         rank=rank,
         spectrum=spectrum,

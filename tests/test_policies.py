@@ -161,8 +161,11 @@ def test_bad_requests_are_refused(name: str) -> None:
         policy.decide(tasks, arms[:, :, :5], rng)
     with pytest.raises(DataError, match=r"expected arms \(m, K, d\) for m = 5"):
         policy.decide(tasks, arms[:4], rng)
-    with pytest.raises(DataError, match="task 5, but there are 5"):
-        policy.decide(tasks + 1, arms, rng)
+    if policy.most_tasks is not None:
+        with pytest.raises(DataError, match="task 5, but there are 5"):
+            policy.decide(tasks + 1, arms, rng)
+    with pytest.raises(DataError, match="task -1, but"):
+        policy.decide(tasks - 1, arms, rng)
     with pytest.raises(DataError, match="whole numbers"):
         policy.decide(tasks / 2, arms, rng)
     holes = arms.copy()
@@ -672,7 +675,7 @@ def test_parameters_are_checked() -> None:
         fresh("ridge", dim=9)
     with pytest.raises(ConfigurationError, match="'epoch' or 'all'"):
         fresh("lrrl", memory="some")
-    with pytest.raises(ConfigurationError, match="basis must be 'refitted' or 'fixed', got 'old'"):
+    with pytest.raises(ConfigurationError, match="'refitted' or 'fixed', got 'old'"):
         fresh("lrrl", basis="old")
     with pytest.raises(ConfigurationError, match="number or 'oful'"):
         fresh("linucb", radius="ucb")

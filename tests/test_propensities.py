@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import ndtr
-from scipy.stats import multivariate_normal
+from scipy.stats import chi2, multivariate_normal
 
+from cobandits.decisions import Decisions
+from cobandits.policies import Shared
 from cobandits.policies.propensities import draw, greedy, winning
 
 
@@ -49,7 +51,7 @@ def test_more_arms_agree_with_scipys_orthant_probabilities(K: int) -> None:
         assert found == pytest.approx(exact, abs=0.01, rel=0.05)
 
 
-@pytest.mark.parametrize(("K", "most"), [(3, 0.002), (5, 0.005), (8, 0.02), (15, 0.04)])
+@pytest.mark.parametrize(("K", "most"), [(3, 0.003), (5, 0.006), (8, 0.02), (15, 0.03), (50, 0.06)])
 def test_arms_that_are_alike_win_equally_often(K: int, most: float) -> None:
     share = winning(np.zeros((1, K)), np.eye(K)[None], np.array([0]))[0]
     assert share == pytest.approx(1 / K, rel=most)
@@ -118,3 +120,31 @@ def test_with_nothing_in_common_two_arms_are_exact() -> None:
 
 def test_one_arm_is_certain() -> None:
     assert winning(np.zeros((2, 1)), np.ones((2, 1, 3)), np.zeros(2, int)).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("K", [2, 5, 15, 50])
+def test_logged_probabilities_agree_with_2000_redraws(K: int) -> None:
+    """A chi-square test over 4 requests with what Thompson sampling logs, at the level 1e-3.
+
+    What is logged is read of the first 100 decisions; arms that are not among them count as one.
+    """
+    rng, n, total, freedom = np.random.default_rng(K), 2000, 0.0, 0
+    policy = Shared(dim=12, n_tasks=1, explore="always")
+    theta, zeros = rng.standard_normal(12), np.zeros(9, int)
+    seen = rng.standard_normal((9, 1, 12))
+    made = Decisions(chosen=zeros, probabilities=np.ones(9), policy="shared")
+    policy.learn(zeros, seen, made, seen[:, 0] @ theta + 0.3 * rng.standard_normal(9))
+    for _ in range(4):
+        arms = np.tile(rng.standard_normal((1, K, 12)), (n, 1, 1))
+        read = policy.decide(np.zeros(100, int), arms[:100], rng)
+        others = policy.decide(np.zeros(n - 100, int), arms[100:], rng)
+        logged = np.full(K, np.nan)
+        logged[read.chosen] = read.probabilities
+        counts = np.bincount(np.append(read.chosen, others.chosen), minlength=K)
+        often = np.nan_to_num(logged) * n >= 5
+        expected = np.append(logged[often], 1 - logged[often].sum()) * n
+        found = np.append(counts[often], counts[~often].sum())
+        kept = expected >= 5
+        total += float(((found - expected) ** 2 / np.maximum(expected, 5))[kept].sum())
+        freedom += max(1, int(kept.sum()) - 1)
+    assert chi2.sf(total, freedom) > 1e-3

@@ -222,10 +222,10 @@ def test_what_is_no_refit_is_refused_with_advice() -> None:
         policy.install(snapshot)
 
 
-def test_a_state_of_other_tasks_is_not_restored() -> None:
-    policy, other = played(3), Shared(dim=DIM, n_tasks=TASKS + 1)
+def test_a_state_of_other_features_is_not_restored() -> None:
+    policy, other = played(3), Shared(dim=DIM + 1)
     found = refit(policy.snapshot(*batch(3)))
-    with pytest.raises(ConfigurationError, match=f"a policy for {TASKS + 1} tasks with {DIM}"):
+    with pytest.raises(ConfigurationError, match=f"restored by a policy for {DIM + 1}"):
         other.restore(found.state)
 
 

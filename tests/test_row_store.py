@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from cobandits.policies.shared import config
 from cobandits.policies.shared.row_store import DROPPED, NEW, RowStore
-from cobandits.policies.shared.state import State, refit
+from cobandits.policies.shared.state import State
+from cobandits.policies.shared.transitions import refit
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -257,12 +258,12 @@ def test_where_memory_is_full_the_rows_of_tasks_with_fewest_are_dropped(
 
 def test_a_refit_takes_no_more_memory_than_there_is(small: RowStore) -> None:
     """It takes memory for the rewards until the next refit, as far as there is any."""
-    state = State.fresh(n_tasks=20, dim=1)
+    state, new = State.fresh(dim=1), tuple(range(20))
     F = drawn(np.random.default_rng(0), 20, 1, 1)[1]
-    store = refit(state.snapshot(np.repeat([4, 7], 10), F)).state.store
+    store = refit(state.snapshot(np.repeat([4, 7], 10), new, F)).state.store
     assert store.used == 3 + 3  # compressed
     assert store.nbytes == (6 + 5) * 3 * 8  # 25 rewards make a refit due
-    store = refit(state.snapshot(np.arange(20), F)).state.store
+    store = refit(state.snapshot(np.arange(20), new, F)).state.store
     assert store.used == 20
     assert store.nbytes == small.most * 3 * 8
 

@@ -20,6 +20,7 @@ __all__ = ["Archive", "Arrays", "Header"]
 Arrays = dict[str, NDArray[Any]]
 Header = dict[str, Any]
 Content = TypeVar("Content")
+_LOADERS = {"estimate": "Estimate.load", "log": "Log.load", "shared-policy": "Shared.load"}
 Upgrade = Callable[[Header, Arrays], tuple[Header, Arrays]]
 
 
@@ -52,7 +53,13 @@ class Archive:
         text = json.dumps({**known, **header}).encode()
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, header=np.frombuffer(text, np.uint8), **arrays)
-        write_whole(Path(path), buffer.getvalue())
+        path = Path(path)
+        try:
+            write_whole(path, buffer.getvalue())
+        except FileNotFoundError:
+            raise ModelFileError(
+                f"{path} cannot be written: there is no folder {path.parent}; make it first"
+            ) from None
 
     def load(self, path: str | Path, make: Callable[[Header, Arrays], Content]) -> Content:
         """Read a file and return ``make(header, arrays)``."""
@@ -81,6 +88,13 @@ class Archive:
         named = {name: arrays[name] for name in header["arrays"]}
         if found[0] == self.format and found[1] in self.upgrades:
             return self.upgrades[found[1]](header, named)
+        if found[0] != self.format and str(found[0]).startswith("cobandits-"):
+            other = str(found[0]).removeprefix("cobandits-")
+            raise ModelFileError(
+                f"holds a cobandits {other}, not a {self.holds}; load it with {_LOADERS[other]}"
+                if other in _LOADERS
+                else f"holds a cobandits {other}, not a {self.holds}; load another file"
+            )
         if found != (self.format, self.version):
             raise ModelFileError(
                 f"has format {found[0]!r} version {found[1]!r}; this release reads "

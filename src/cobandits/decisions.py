@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cobandits.errors import DataError
 from cobandits.fast_checks import are_at_most, are_codes, take_rows
+from cobandits.ragged import RaggedArms, as_rectangle
 
 __all__ = [
     "LARGEST_VALUE",
@@ -18,7 +19,9 @@ __all__ = [
     "Outcome",
     "Round",
     "Truth",
-    "check_arms",
+    "as_codes",
+    "check_decisions",
+    "check_offers",
     "check_rewards",
     "check_shape",
     "check_tasks",
@@ -28,6 +31,8 @@ __all__ = [
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 
+_DOUBLE, _CODE = np.dtype(np.float64), np.dtype(np.int64)
+_LARGEST_CODE = 2**63 - 1
 LARGEST_VALUE = 1e75  # of a feature or a reward: a product of two can still be squared
 
 
@@ -80,10 +85,13 @@ class Decisions:
                 f"expected chosen (m,) and probabilities (m,), got {self.chosen.shape} "
                 f"and {probabilities.shape}"
             )
-        if not ((probabilities > 0) & (probabilities <= 1)).all():
+        fine = (probabilities > 0) & (probabilities <= 1)
+        if not fine.all():
+            wrong = float(probabilities[~fine][0])
+            advice = "divide percentages by 100" if wrong > 1 else "what has 0 was never made"
             raise DataError(
-                "probabilities must be above 0 and at most 1: a decision of probability 0 "
-                "was never made"
+                f"probabilities must be above 0 and at most 1, got {wrong:g} in decision "
+                f"{int((~fine).argmax())}; {advice}"
             )
         return probabilities
 
@@ -109,8 +117,10 @@ class Decisions:
             policy=self.policy,
         )
 
-    def features(self, arms: Floats) -> Floats:
+    def features(self, arms: Floats | RaggedArms) -> Floats:
         """Return the feature vectors of the chosen arms, (m, d), of ``arms``, (m, K, d)."""
+        if isinstance(arms, RaggedArms):
+            return np.asarray(arms.flat[arms.places(self.chosen)])
         m, K, _ = arms.shape
         if len(self) != m:
             raise DataError(f"{len(self)} decisions for {m} sets of arms; give one for each")
@@ -175,26 +185,57 @@ class Round:
         return np.asarray(self.means.max(axis=1, initial=-np.inf) - chosen)
 
 
-def check_tasks(tasks: ArrayLike, n_tasks: int) -> Codes:
-    """Return the task numbers, (m,); refuse those out of range."""
-    codes = np.asarray(tasks)
-    if codes.ndim != 1 or (codes.dtype.kind not in "iu" and codes.size):
-        raise DataError(
-            f"tasks must be whole numbers, (m,), got shape {codes.shape} of {codes.dtype}"
-        )
-    codes = np.ascontiguousarray(codes, np.int64)
-    if not are_codes(codes, n_tasks):
-        wrong = int(codes[(codes < 0) | (codes >= n_tasks)][0])
+def check_tasks(tasks: ArrayLike, n_tasks: int | None) -> Codes:
+    """Return the task numbers, (m,); refuse those out of range, which None leaves open above."""
+    codes = as_codes(tasks)
+    most = _LARGEST_CODE if n_tasks is None else n_tasks
+    if not are_codes(codes, most):
+        wrong = int(codes[(codes < 0) | (codes >= most)][0])
+        there = "tasks are" if n_tasks is None else f"there are {n_tasks},"
         advice = "make the policy for more tasks (n_tasks)" if wrong > 0 else "give its number"
-        raise DataError(f"task {wrong}, but there are {n_tasks}, numbered from 0; {advice}")
+        raise DataError(f"task {wrong}, but {there} numbered from 0; {advice}")
     return codes
 
 
-def check_arms(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
-    """Return the arms, (m, K, d), as finite floats; refuse others."""
-    phi = check_shape(arms, n_asked, dim)
-    check_values(phi)
-    return phi
+def as_codes(tasks: ArrayLike) -> Codes:
+    """Return tasks, (m,), as whole numbers; refuse what are none."""
+    codes = np.asarray(tasks)
+    if codes.ndim != 1 or (codes.dtype.kind not in "iu" and codes.size):
+        texts = codes.dtype.kind in "OUS"
+        raise DataError(
+            f"tasks must be whole numbers, (m,), got shape {codes.shape} of {codes.dtype}; "
+            + ("number them, or take Shared(labels=True)" if texts else "give one per request")
+        )
+    if codes.dtype is _CODE and codes.flags.c_contiguous:
+        return codes
+    return np.ascontiguousarray(codes, np.int64)
+
+
+def check_offers(
+    arms: ArrayLike | RaggedArms, n_asked: int, dim: int, available: ArrayLike | None = None
+) -> Floats | RaggedArms:
+    """Return the arms as :func:`check_shape` does, or ragged where requests differ in them.
+
+    ``arms`` are (m, K, d), or (K, d) for each request; ``available`` are flags, (m, K), or (K,)
+    for each request.
+    """
+    if available is None and type(arms) is np.ndarray:  # the fast way
+        return check_shape(arms, n_asked, dim)
+    if isinstance(arms, RaggedArms):
+        given = arms
+    elif (rectangle := as_rectangle(arms)) is None:
+        given = RaggedArms.of(arms, available)
+    else:
+        phi = check_shape(rectangle, n_asked, dim)
+        if available is None:
+            return phi
+        given = RaggedArms.of(phi, available)
+    if len(given) != n_asked or (n_asked and given.dim != dim):
+        raise DataError(
+            f"expected arms of {n_asked} requests with {dim} features, "
+            f"got {len(given)} with {given.dim}"
+        )
+    return given
 
 
 def check_shape(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
@@ -206,7 +247,9 @@ def check_shape(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
         raise DataError(f"expected arms (m, K, d) for m = {n_asked} tasks, got shape {phi.shape}")
     if phi.shape[2] != dim:
         raise DataError(f"expected arms of {dim} features, got {phi.shape[2]}")
-    return phi if phi.dtype == np.float32 else phi.astype(np.float64, copy=False)
+    if phi.dtype is _DOUBLE or phi.dtype == np.float32:
+        return phi
+    return phi.astype(np.float64, copy=False)
 
 
 def check_values(phi: Floats) -> None:
@@ -225,13 +268,27 @@ def check_values(phi: Floats) -> None:
     )
 
 
+def check_decisions(decisions: object) -> None:
+    """Refuse what :meth:`Policy.decide` does not return."""
+    if not isinstance(decisions, Decisions):
+        raise DataError(
+            f"decisions must be what decide returned, got {type(decisions).__name__}; pass it as a "
+            "whole, not its chosen arms, or make one with Decisions(chosen=..., probabilities=...)"
+        )
+
+
 def check_rewards(rewards: ArrayLike, n_asked: int) -> NDArray[np.float64]:
     """Return the rewards, (m,), as finite numbers; refuse others."""
-    y: NDArray[np.float64] = np.asarray(rewards, np.float64)
+    try:
+        y: NDArray[np.float64] = np.asarray(rewards, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(
+            f"rewards must be numbers, (m,), got {rewards!r}; give a number for each decision"
+        ) from None
     if y.shape != (n_asked,):
         raise DataError(f"expected a reward for each of {n_asked} decisions, got {y.shape}")
     if are_at_most(y, LARGEST_VALUE):
-        return np.ascontiguousarray(y)
+        return y if y.flags.c_contiguous else np.ascontiguousarray(y)
     if not np.isfinite(y).all():
         first = int(np.flatnonzero(~np.isfinite(y))[0])
         raise DataError(

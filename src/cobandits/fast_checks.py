@@ -7,6 +7,8 @@ numbers are doubles that lie side by side, and NumPy elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,10 +19,22 @@ except ImportError:  # no compiler at installation
 else:
     COMPILED = True
 
-__all__ = ["COMPILED", "add_errors", "are_at_most", "are_codes", "take_rows"]
+__all__ = [
+    "COMPILED",
+    "add_errors",
+    "are_at_most",
+    "are_codes",
+    "find_places",
+    "is_plain",
+    "take_rows",
+]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
+
+# Types are compared by identity, which is fast; an equal type that is another object takes the
+# slower way.
+_DOUBLE, _CODE = np.dtype(np.float64), np.dtype(np.int64)
 
 
 def are_at_most(values: Floats, most: float) -> bool:
@@ -29,7 +43,7 @@ def are_at_most(values: Floats, most: float) -> bool:
     >>> are_at_most(np.array([1.0, -2.0]), 2.0), are_at_most(np.array([np.nan]), 2.0)
     (True, False)
     """
-    if COMPILED and _is_plain(values):
+    if COMPILED and is_plain(values):
         return _fast_checks.are_at_most(values, most)
     return bool((np.abs(values) <= np.float64(most)).all())  # 32 bits may not hold it
 
@@ -45,6 +59,25 @@ def are_codes(codes: Codes, count: int) -> bool:
     return bool(((codes >= 0) & (codes < count)).all())
 
 
+def find_places(codes: Codes, places: dict[Hashable, int]) -> tuple[Codes, int]:
+    """Return the place of each code, (m,), and how many have none: those get the next place.
+
+    Codes lie side by side. Where any is negative, the number is -1.
+
+    >>> found, missing = find_places(np.array([7, 5]), {5: 0})
+    >>> found.tolist(), missing
+    ([1, 0], 1)
+    """
+    if COMPILED:
+        found = np.empty(len(codes), np.int64)
+        return found, _fast_checks.find_places(codes, places, found)
+    following = len(places)
+    if codes.min(initial=0) < 0:
+        return codes, -1
+    found = np.array([places.get(code, following) for code in codes.tolist()], np.int64)
+    return found, int((found == following).sum())
+
+
 def take_rows(arms: Floats, chosen: Codes) -> Floats:
     """Return the features of chosen arms, (m, d), of all arms, (m, K, d).
 
@@ -52,7 +85,7 @@ def take_rows(arms: Floats, chosen: Codes) -> Floats:
     [[2.0], [3.0]]
     """
     m, K, d = arms.shape
-    if COMPILED and _is_plain(arms) and chosen.dtype == np.int64 and chosen.flags.c_contiguous:
+    if COMPILED and is_plain(arms) and chosen.dtype is _CODE and chosen.flags.c_contiguous:
         rows = np.empty((m, d))
         _fast_checks.take_rows(arms, chosen, rows, K, d)
         return rows
@@ -72,7 +105,7 @@ def add_errors(
     >>> sums.tolist()
     [4.0, 1.0]
     """
-    if COMPILED and len(rows) and _is_plain(rows):
+    if COMPILED and len(rows) and is_plain(rows):
         _fast_checks.add_errors(thetas, places, rows, sums)
         return
     there = places >= 0
@@ -80,5 +113,6 @@ def add_errors(
     sums += ((rows[there, -1:] - predicted) ** 2).sum(axis=0)
 
 
-def _is_plain(values: Floats) -> bool:
-    return values.dtype == np.float64 and values.flags.c_contiguous
+def is_plain(values: Floats) -> bool:
+    """Tell whether values are doubles that lie side by side."""
+    return values.dtype is _DOUBLE and values.flags.c_contiguous

@@ -12,15 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cobandits.archives import Archive, Arrays, Header
-from cobandits.decisions import Decisions, check_arms
+from cobandits.decisions import Decisions, check_decisions, check_offers, check_values
 from cobandits.errors import DataError
+from cobandits.ragged import RaggedArms, joined_arms, offered_arms
 
 __all__ = ["Log", "LogWriter"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 
-_FILE = Archive(holds="log", version=1, advice="save it again")
+_SAME = {1: lambda header, arrays: (header, arrays)}  # in version 1 all had as many arms
+_FILE = Archive(holds="log", version=2, advice="save it again", upgrades=_SAME)
 _ARRAYS = ("tasks", "arms", "chosen", "probabilities", "rewards", "batches")
 
 
@@ -29,7 +31,8 @@ class Log:
     """Decisions in the order in which they were made, each with its reward.
 
     Tasks are whole numbers from 0, as policies use them, or strings. Strings are numbered in
-    the order of ``labels``, or of first appearance if that is not given.
+    the order of ``labels``, or of first appearance if that is not given. Where requests differ
+    in their number of arms, or some were excluded, arms are kept as :class:`RaggedArms`.
 
     >>> log = Log(
     ...     tasks=["shop", "site"],
@@ -44,7 +47,7 @@ class Log:
     """
 
     tasks: NDArray[Any]  # (n,), numbers or labels
-    arms: Floats  # (n, K, d), all that could be chosen
+    arms: Floats | RaggedArms  # (n, K, d), all that could be chosen
     chosen: Codes  # (n,), the number of the arm
     probabilities: Floats  # (n,), with which that arm was chosen
     rewards: Floats  # (n,)
@@ -55,8 +58,7 @@ class Log:
 
     def __post_init__(self) -> None:
         tasks = _checked_tasks(self.tasks)
-        shape = np.shape(self.arms)
-        arms = check_arms(self.arms, len(tasks), shape[2] if len(shape) == 3 else 1)
+        arms = _checked_arms(self.arms, len(tasks))
         made = Decisions(
             chosen=np.asarray(self.chosen),
             probabilities=_numbers(self.probabilities, "probabilities", len(tasks)),
@@ -76,13 +78,13 @@ class Log:
 
     @property
     def n_arms(self) -> int:
-        """Arms per decision, K."""
-        return int(self.arms.shape[1])
+        """Arms per decision, K; the most, where they differ."""
+        return self.arms.width if isinstance(self.arms, RaggedArms) else int(self.arms.shape[1])
 
     @property
     def dim(self) -> int:
         """Features per arm, d."""
-        return int(self.arms.shape[2])
+        return self.arms.dim if isinstance(self.arms, RaggedArms) else int(self.arms.shape[2])
 
     @property
     def n_tasks(self) -> int:
@@ -105,7 +107,7 @@ class Log:
     @property
     def features(self) -> Floats:
         """The feature vectors of the chosen arms, (n, d)."""
-        return np.asarray(self.arms[np.arange(len(self)), self.chosen])
+        return self.decisions.features(self.arms)
 
     def select(self, rows: slice | NDArray[np.bool_] | Codes) -> Log:
         """Return some of the decisions; tasks keep their numbers."""
@@ -113,23 +115,28 @@ class Log:
 
     @classmethod
     def concatenate(cls, logs: Sequence[Log]) -> Log:
-        """Return one log of several, in order; all need the same number of arms and features."""
+        """Return one log of several, in order; all need the same number of features."""
         if not logs:
             raise DataError("there is no log to concatenate; give at least one")
         for what in (
-            {(log.n_arms, log.dim) for log in logs},
+            {f"{log.dim} features" for log in logs},
             {"labels" if log.labels else "numbers" for log in logs},
         ):
             if len(what) > 1:
                 raise DataError(
                     f"logs of different kinds cannot be one: {_listed(what)}; "
-                    "all need the same (arms, features), and tasks by number or all by label"
+                    "all need the same features, and tasks by number or all by label"
                 )
-        joined = {name: np.concatenate([getattr(log, name) for log in logs]) for name in _ARRAYS}
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(log, name) for log in logs])
+            for name in _ARRAYS
+            if name != "arms"
+        }
         counts = [log.batches[-1] + 1 for log in logs]
         joined["batches"] += np.repeat(np.cumsum(counts) - counts, [len(log) for log in logs])
         return cls(
             **joined,
+            arms=joined_arms([log.arms for log in logs]),
             policy=", ".join(dict.fromkeys(log.policy for log in logs)),
             labels=tuple(dict.fromkeys(label for log in logs for label in log.labels)),
         )
@@ -137,7 +144,11 @@ class Log:
     def save(self, path: str | Path) -> None:
         """Write the log to ``path``, atomically and without pickle."""
         header = {"policy": self.policy, "labels": self.labels}
-        _FILE.save(path, header, {name: getattr(self, name) for name in _ARRAYS})
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        if isinstance(self.arms, RaggedArms):
+            del arrays["arms"]
+            arrays |= self.arms.saved()
+        _FILE.save(path, header, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Log:
@@ -165,9 +176,19 @@ class LogWriter:
         return sum(map(len, self._parts))
 
     def add(
-        self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
+        self,
+        tasks: ArrayLike,
+        arms: ArrayLike | RaggedArms,
+        decisions: Decisions,
+        rewards: ArrayLike,
+        *,
+        available: ArrayLike | None = None,
     ) -> None:
-        """Add a copy of the decisions with a known reward; those with NaN are left out."""
+        """Add a copy of the decisions with a known reward; those with NaN are left out.
+
+        ``arms`` and ``available`` are as in :meth:`Policy.decide`.
+        """
+        check_decisions(decisions)
         y = np.asarray(rewards, np.float64)
         if y.shape != (len(decisions),):
             raise DataError(
@@ -179,7 +200,7 @@ class LogWriter:
         kept = decisions.select(known)
         part = Log(
             tasks=np.asarray(tasks)[known],  # a mask makes copies
-            arms=np.asarray(arms)[known],
+            arms=offered_arms(arms, available)[known],
             chosen=kept.chosen,
             probabilities=kept.probabilities,
             rewards=y[known],
@@ -196,8 +217,19 @@ class LogWriter:
 
 
 def _made(header: Header, arrays: Arrays) -> Log:
-    known = {name: arrays[name] for name in _ARRAYS if name in arrays}  # batches came later
+    known: dict[str, Any] = {name: arrays[name] for name in _ARRAYS if name in arrays}
+    if "arms" not in known:
+        known["arms"] = RaggedArms.read(arrays)
     return Log(**known, policy=str(header["policy"]), labels=tuple(map(str, header["labels"])))
+
+
+def _checked_arms(arms: ArrayLike | RaggedArms, n: int) -> Floats | RaggedArms:
+    """Return the arms of n decisions as finite floats; refuse others."""
+    given = offered_arms(arms)
+    dim = given.dim if isinstance(given, RaggedArms) else (1, *given.shape)[-1]
+    found = check_offers(given, n, dim)
+    check_values(found.flat if isinstance(found, RaggedArms) else found)
+    return found
 
 
 def _checked_tasks(tasks: ArrayLike) -> NDArray[Any]:

@@ -11,7 +11,9 @@ import hashlib
 import numpy as np
 from numpy.random import Generator, SeedSequence
 
-__all__ = ["RandomSource", "generator", "stream"]
+from cobandits.errors import ConfigurationError
+
+__all__ = ["RandomSource", "check_generator", "generator", "stream"]
 
 RandomSource = Generator | int | None
 
@@ -28,6 +30,15 @@ def stream(seed: int, *path: str | int) -> Generator:
     digest = hashlib.sha256(repr(plain).encode()).digest()
     words = np.frombuffer(digest, dtype=np.uint32)
     return np.random.default_rng(SeedSequence([seed, *words.tolist()]))
+
+
+def check_generator(rng: object) -> None:
+    """Refuse what is no generator; a seed would give the same numbers in every call."""
+    if not isinstance(rng, Generator):
+        raise ConfigurationError(
+            f"rng must be a numpy.random.Generator, got {rng!r}; make one, such as "
+            "rng = np.random.default_rng(7), and pass the same one to every call"
+        )
 
 
 def generator(source: RandomSource) -> Generator:

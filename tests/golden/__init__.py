@@ -181,8 +181,8 @@ def play(scenario: Scenario, forced: Codes | None = None) -> Trajectory:
             "shares": np.concatenate(shares),
             "chosen": np.concatenate(chosen),
             "chances": np.concatenate(chances),
-            "weights": np.stack(weights),
-            "uncertainty": np.stack(uncertainty),
+            "weights": np.concatenate(weights),
+            "uncertainty": np.concatenate(uncertainty),
             **_known(policy),
         }
 

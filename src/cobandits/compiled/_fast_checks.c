@@ -83,6 +83,33 @@ static PyObject *py_are_codes(PyObject *self, PyObject *args) {
     return PyBool_FromLong(fine);
 }
 
+/* found[i] = places[codes[i]], or the number of places where it is not there.
+ * Returns how many are not, or -1 if a code is negative. */
+static PyObject *py_find_places(PyObject *self, PyObject *args) {
+    Py_buffer codes, found;
+    PyObject *places, *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*O!w*", &codes, &PyDict_Type, &places, &found)) return NULL;
+    long n = codes.len / sizeof(int64_t), missing = 0;
+    int64_t following = PyDict_Size(places), *to = found.buf;
+    if (!has_length(&found, n, sizeof(int64_t), "found")) goto done;
+    for (long i = 0; i < n; i++) {
+        PyObject *code = PyLong_FromLongLong(((const int64_t *)codes.buf)[i]);
+        PyObject *place = code ? PyDict_GetItemWithError(places, code) : NULL;
+        Py_XDECREF(code);
+        if (PyErr_Occurred()) goto done;
+        to[i] = place ? PyLong_AsLongLong(place) : following;
+        missing += !place;
+        if (((const int64_t *)codes.buf)[i] < 0) {
+            missing = -1;
+            break;
+        }
+    }
+    if (!PyErr_Occurred()) result = PyLong_FromLong(missing);
+done:
+    PyBuffer_Release(&codes), PyBuffer_Release(&found);
+    return result;
+}
+
 static PyObject *py_take_rows(PyObject *self, PyObject *args) {
     Py_buffer arms, chosen, out;
     long n_arms, dim;
@@ -134,6 +161,7 @@ static PyMethodDef methods[] = {
     {"add_errors", py_add_errors, METH_VARARGS, "Add squared errors of several thetas per task."},
     {"are_at_most", py_are_at_most, METH_VARARGS, "Whether all values are numbers of at most a size."},
     {"are_codes", py_are_codes, METH_VARARGS, "Whether all codes are from 0 to below a count."},
+    {"find_places", py_find_places, METH_VARARGS, "The place of each code in a dict."},
     {"take_rows", py_take_rows, METH_VARARGS, "The feature vectors of chosen arms."},
     {NULL, NULL, 0, NULL},
 };

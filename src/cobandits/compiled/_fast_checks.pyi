@@ -1,3 +1,4 @@
+from collections.abc import Hashable
 from typing import Any
 
 from numpy.typing import NDArray
@@ -7,6 +8,9 @@ def are_codes(codes: NDArray[Any], count: int, /) -> bool: ...
 def add_errors(
     thetas: NDArray[Any], places: NDArray[Any], rows: NDArray[Any], sums: NDArray[Any], /
 ) -> None: ...
+def find_places(
+    codes: NDArray[Any], places: dict[Hashable, int], found: NDArray[Any], /
+) -> int: ...
 def take_rows(
     arms: NDArray[Any], chosen: NDArray[Any], out: NDArray[Any], n_arms: int, dim: int, /
 ) -> None: ...

@@ -88,8 +88,8 @@ static PyObject *py_greedy(PyObject *self, PyObject *args) {
     Py_buffer roots, thetas, noises, directions, counts, tasks, arms, chosen;
     limits most;
     PyObject *result = NULL;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*w*ddd", &roots, &thetas, &noises, &directions, &counts, &tasks,
-                          &arms, &chosen, &most.known, &most.noise, &most.outside))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*w*dddd", &roots, &thetas, &noises, &directions, &counts, &tasks,
+                          &arms, &chosen, &most.ratio, &most.noise, &most.outside, &most.highest))
         return NULL;
     long n_tasks = noises.len / sizeof(double), n_asked = tasks.len / sizeof(int64_t), left;
     long width = n_tasks > 0 ? thetas.len / sizeof(double) / n_tasks : 0, d = width - 1;
@@ -105,7 +105,7 @@ static PyObject *py_greedy(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "there are no arms");
         goto done;
     }
-    double *scratch = malloc(sizeof(double) * (dim + LANES));
+    double *scratch = malloc(sizeof(double) * (dim + LANES + n_arms));
     if (!scratch) {
         PyErr_NoMemory();
         goto done;
@@ -141,11 +141,38 @@ done:
     return result;
 }
 
+static PyObject *py_squared_returns(PyObject *self, PyObject *args) {
+    Py_buffer roots, tasks, factors, out;
+    long dim;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y*w*l", &roots, &tasks, &factors, &out, &dim)) return NULL;
+    long size = triangle(dim), n_asked = tasks.len / sizeof(int64_t);
+    long n_tasks = size > 0 ? roots.len / sizeof(double) / size : 0;
+    long n_arms = n_asked > 0 ? out.len / (long)sizeof(double) / n_asked : 0;
+    if (!has_length(&roots, product(n_tasks, size, 1), sizeof(double), "roots") || !has_length(&factors, product(n_asked, n_arms, dim), sizeof(double), "factors") ||
+        !has_length(&out, product(n_asked, n_arms, 1), sizeof(double), "out") || !are_tasks(&tasks, n_tasks))
+        goto done;
+    double *scratch = malloc(sizeof(double) * (dim + LANES));
+    if (!scratch) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    squared_returns(roots.buf, tasks.buf, factors.buf, out.buf, n_asked, n_arms, dim, scratch);
+    Py_END_ALLOW_THREADS;
+    free(scratch);
+    result = Py_NewRef(Py_None);
+done:
+    PyBuffer_Release(&roots), PyBuffer_Release(&tasks), PyBuffer_Release(&factors), PyBuffer_Release(&out);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"learn", py_learn, METH_VARARGS, "Learn rows and their rewards, one after the other, in place."},
-    {"greedy", py_greedy, METH_VARARGS, "The best arm of each request whose arms are known well enough."},
+    {"greedy", py_greedy, METH_VARARGS, "The best arm of each request that has no arm to sample."},
     {"learn_in_directions", py_learn_in_directions, METH_VARARGS, "Learn rows of tasks whose thetas move in some directions only."},
     {"covariance_factors", py_covariance_factors, METH_VARARGS, "Arms times the root of their task's covariance."},
+    {"squared_returns", py_squared_returns, METH_VARARGS, "Squared lengths of factors times the root of their task's covariance."},
     {NULL, NULL, 0, NULL},
 };
 

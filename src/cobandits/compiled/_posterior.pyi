@@ -42,8 +42,17 @@ def greedy(
     tasks: NDArray[Any],
     arms: NDArray[Any],
     chosen: NDArray[Any],
-    known: float,
+    ratio: float,
     noise: float,
     outside: float,
+    highest: float,
     /,
 ) -> int: ...
+def squared_returns(
+    roots: NDArray[Any],
+    tasks: NDArray[Any],
+    factors: NDArray[Any],
+    out: NDArray[Any],
+    dim: int,
+    /,
+) -> None: ...

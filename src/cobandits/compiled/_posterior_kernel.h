@@ -5,6 +5,7 @@
  * the vector types of GCC and Clang.
  */
 #pragma once
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -145,49 +146,74 @@ TARGET static void learn_in_directions(const task_posteriors *h, const int64_t *
         learn_one(h, tasks[m], rows + m * (h->width + 1), squares + m, expected + m, scratch);
 }
 
-/* What decides whether an arm is known well enough: see TaskPosteriors.greedy in policies/shared/posteriors.py. */
+/* What decides whether an arm may be sampled: see TaskPosteriors.greedy in policies/shared/posteriors.py. */
 typedef struct {
-    double known;   /* over the rewards of a task: the share of an arm's variance that may be unknown */
+    double ratio;   /* share of an arm's variance that is unknown, over that of the greedy arm, up to which it is not sampled */
     double noise;   /* variance */
     double outside; /* of the directions: variance of an arm before any reward */
+    double highest; /* reward so far */
 } limits;
 
-/* Whether more of an arm's variance is unknown than its task's n rewards should have left. */
-INLINE int is_unknown(const task_posteriors *h, const limits *most, int64_t t, double n, const double *restrict arm,
-                      double *restrict z) {
+/* The variance of an arm's value, at least the smallest number, and before any reward. */
+INLINE double variance_of(const task_posteriors *h, const limits *most, int64_t t, const double *restrict arm,
+                          double *restrict z, double *restrict before) {
     long dim = h->dim, width = h->width, i = 0;
     const double *column = h->roots + t * (dim * (dim + 1) / 2);
     for (; i + 4 <= dim; i += 4) wide_dots(4, arm, h->directions + i * width, width, width - 1, z + i);
     for (; i < dim; i++) wide_dots(1, arm, h->directions + i * width, 0, width - 1, z + i);
-    double before = most->outside, variance = h->noises[t] - most->noise;
+    double variance = fmax(0, h->noises[t] - most->noise);
+    *before = most->outside;
     for (i = 0; i < dim; i++) {
         z[i] += h->directions[i * width + width - 1];
-        before += z[i] * z[i];
+        *before += z[i] * z[i];
     }
     for (i = 0; i < dim; column += ++i) {
         double f;
         dots(1, column, z, 0, i + 1, &f, 1);
         variance += f * f;
     }
-    return variance > most->known / n * before;
+    *before = fmax(*before, DBL_MIN);
+    return fmax(variance, DBL_MIN);
 }
 
-/* chosen[m] = the first of the best arms; -1 for tasks without rewards, and where an arm is unknown. */
+/* E max(v - level, 0) of a Gaussian v. */
+INLINE double expected_improvement(double value, double std, double level) {
+    double u = (value - level) / std;
+    return std * (exp(-0.5 * u * u) * 0.3989422804014327 + u * 0.5 * erfc(-u * 0.7071067811865476));
+}
+
+/* Whether any arm of a request is neglected by greedy decisions, and worth trying. */
+INLINE int is_sampled(const task_posteriors *h, const limits *most, int64_t t, double n, const double *restrict arms,
+                      const double *restrict values, long best, long n_arms, double *restrict z) {
+    long d = h->width - 1;
+    double before, level = values[best], top = fmax(level, most->highest - h->thetas[t * h->width + d]);
+    double known = n_arms > 1 ? most->ratio * variance_of(h, most, t, arms + best * d, z, &before) / before : 0;
+    for (long k = 0; k < n_arms; k++) {
+        if (k == best) continue;
+        double variance = variance_of(h, most, t, arms + k * d, z, &before), std = sqrt(variance);
+        if (variance <= known * before) continue;
+        double gain = expected_improvement(values[k], std, level) - expected_improvement(values[k], std, top);
+        if (n * gain > level - values[k]) return 1;
+    }
+    return 0;
+}
+
+/* chosen[m] = the first of the best arms; -1 for tasks without rewards, and where an arm may be sampled. */
 TARGET static long greedy(const task_posteriors *h, const limits *most, const int64_t *counts, const int64_t *tasks,
                           const double *arms, int64_t *chosen, long n_asked, long n_arms, double *scratch) {
     long left = 0, d = h->width - 1;
+    double *values = scratch + h->dim + LANES;
     for (long m = 0; m < n_asked; m++) {
         int64_t t = tasks[m];
-        int sampled = counts[t] < 1;
-        double best = 0;
-        for (long k = 0; k < n_arms && !sampled; k++) {
-            const double *arm = arms + (m * n_arms + k) * d;
-            double value;
-            wide_dots(1, h->thetas + t * h->width, arm, 0, d, &value);
-            if (k == 0 || value > best) best = value, chosen[m] = k;
-            sampled = counts[t] > most->known && is_unknown(h, most, t, counts[t], arm, scratch);
+        const double *asked = arms + m * n_arms * d;
+        long best = 0;
+        for (long k = 0; k < n_arms; k++) {
+            wide_dots(1, h->thetas + t * h->width, asked + k * d, 0, d, values + k);
+            if (values[k] > values[best]) best = k;
         }
-        if (sampled) chosen[m] = -1, left++;
+        int sampled = counts[t] < 1 || is_sampled(h, most, t, counts[t], asked, values, best, n_arms, scratch);
+        chosen[m] = sampled ? -1 : best;
+        left += sampled;
     }
     return left;
 }
@@ -214,4 +240,18 @@ TARGET static void covariance_factors(const double *roots, const int64_t *tasks,
             else factor_arms(1, root, x, to, dim), k += 1;
         }
     }
+}
+
+/* out[m, k] = |S f|^2 for the factors f = factors[m, k] of the task of each request m. */
+TARGET static void squared_returns(const double *roots, const int64_t *tasks, const double *factors, double *out,
+                                   long n_asked, long n_arms, long dim, double *restrict e) {
+    long size = dim * (dim + 1) / 2;
+    for (long m = 0; m < n_asked; m++)
+        for (long k = 0; k < n_arms; k++) {
+            const double *restrict column = roots + tasks[m] * size, *restrict f = factors + (m * n_arms + k) * dim;
+            memset(e, 0, sizeof(double) * dim);
+            for (long i = 0; i < dim; column += ++i)
+                for (long j = 0; j <= i; j++) e[j] += f[i] * column[j];
+            dots(1, e, e, 0, dim, out + m * n_arms + k, 1);
+        }
 }

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cobandits.decisions import Round
 from cobandits.errors import ConfigurationError
 from cobandits.logs import Log
+from cobandits.ragged import RaggedArms
 from cobandits.randomness import stream
 
 __all__ = ["Replay"]
@@ -33,8 +34,9 @@ class Replay:
     ``p_min / p``, where ``p_min`` is the smallest in the log (rejection sampling): what is left
     is distributed as if all arms had been equally likely.
 
-    Consecutive requests of different tasks are one round. Means are not known, so regret is
-    NaN; there are no more rounds than the log has.
+    Consecutive requests of different tasks are one round, if they have the same number of arms.
+    Arms that were excluded are left out, and the others are numbered anew. Means are not known, so
+    regret is NaN; there are no more rounds than the log has.
 
     Parameters
     ----------
@@ -87,7 +89,7 @@ class Replay:
     @property
     def n_rounds(self) -> int:
         """The number of rounds in the log."""
-        return sum(1 for _ in _bounds(self._logged.codes, len(self._logged)))
+        return sum(1 for _ in _bounds(self._logged, len(self._logged)))
 
     @property
     def paying(self) -> Floats:
@@ -99,25 +101,36 @@ class Replay:
         """Yield the first rounds of the log; seed and trial determine which decisions are kept."""
         log = self._logged
         pays = stream(seed, "replay", trial).random(len(log)) < self.paying
-        for first, last in _bounds(log.codes, n_rounds):
+        for first, last in _bounds(log, n_rounds):
             n = np.arange(first, last)
-            unknown = np.full((len(n), log.n_arms), np.nan)
+            arms, chosen = _offered(log, n)
+            unknown = np.full(arms.shape[:2], np.nan)
             rewards = unknown.copy()
-            rewards[n - first, log.chosen[n]] = np.where(pays[n], log.rewards[n], np.nan)
-            yield Round(tasks=log.codes[n], arms=log.arms[n], means=unknown, rewards=rewards)
+            rewards[n - first, chosen] = np.where(pays[n], log.rewards[n], np.nan)
+            yield Round(tasks=log.codes[n], arms=arms, means=unknown, rewards=rewards)
 
     @cached_property
     def _logged(self) -> Log:
         return Log.load(str(self.file)) if self.log is None else self.log
 
 
-def _bounds(codes: Codes, n_rounds: int) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of each run of decisions in which no task comes twice."""
-    first, met = 0, set[int]()
-    for n, code in enumerate(codes.tolist()):
+def _offered(log: Log, rows: Codes) -> tuple[Floats, Codes]:
+    """Return the arms of decisions with the same number of them, (m, K, d), and the chosen."""
+    if not isinstance(log.arms, RaggedArms):
+        return log.arms[rows], log.chosen[rows]
+    (group,) = log.arms[rows].groups()
+    return group.arms, (group.numbers == log.chosen[rows, None]).argmax(axis=1)
+
+
+def _bounds(log: Log, n_rounds: int) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of each run of decisions with as many arms in which no task comes twice."""
+    first, met, codes = 0, set[int](), log.codes
+    counts = log.arms.counts if isinstance(log.arms, RaggedArms) else np.full(len(log), log.n_arms)
+    differs = np.diff(counts, prepend=counts[:1]) != 0
+    for n, (code, other) in enumerate(zip(codes.tolist(), differs.tolist(), strict=True)):
         if n_rounds < 1:
             return
-        if code in met:
+        if code in met or other:
             yield first, n
             n_rounds -= 1
             first, met = n, set()

@@ -22,6 +22,7 @@ from cobandits.evaluation.methods import (
 )
 from cobandits.logs import Log
 from cobandits.policies.base import Informed, Policy
+from cobandits.ragged import RaggedArms
 from cobandits.randomness import RandomSource, generator
 from cobandits.tasks import TaskRows
 
@@ -108,12 +109,20 @@ def _value(
 def _weighted(log: Log, probabilities: Floats) -> WeightedLog:
     expected = np.empty((len(log), log.dim))
     for part in _chunks(log):
-        expected[part] = np.einsum("nk,nkd->nd", probabilities[part], log.arms[part])
+        expected[part] = _expected_arms(probabilities[part], log.arms[part])
     weights = probabilities[np.arange(len(log)), log.chosen] / log.probabilities
     order = np.argsort(log.codes, kind="stable")
     features = log.features[order].astype(np.float64, copy=False)
     rows = TaskRows.from_arrays(features, log.rewards[order], log.codes[order])
     return WeightedLog(rows=rows, expected=expected[order], weights=weights[order])
+
+
+def _expected_arms(probabilities: Floats, arms: Floats | RaggedArms) -> Floats:
+    """Return the mean arm of each request, (n, d), under probabilities, (n, K)."""
+    if not isinstance(arms, RaggedArms):
+        return np.asarray(np.einsum("nk,nkd->nd", probabilities, arms))
+    weighted = probabilities[arms.owners, arms.numbers, None] * arms.flat
+    return np.asarray(np.add.reduceat(weighted, arms.starts))
 
 
 def _probabilities(target: Policy | ArrayLike, log: Log) -> Floats:
@@ -138,8 +147,22 @@ def _probabilities(target: Policy | ArrayLike, log: Log) -> Floats:
         raise DataError(
             f"the target's probabilities of decision {row} are {given[row].tolist()}; "
             "they must be at least 0 and sum to 1"
+            + ("; divide percentages by 100" if given[row].sum() > 1 + ROUNDING else "")
         )
+    if isinstance(log.arms, RaggedArms):
+        _check_offered(given, log.arms)
     return given
+
+
+def _check_offered(given: Floats, arms: RaggedArms) -> None:
+    """Refuse probabilities, (n, K), above 0 of arms that were excluded or do not exist."""
+    elsewhere = (given > 0) & (arms.spread(np.ones(len(arms.flat)), missing=0.0) == 0)
+    if elsewhere.any():
+        row, arm = np.argwhere(elsewhere)[0].tolist()
+        raise DataError(
+            f"the target chooses arm {arm} of decision {row} with probability "
+            f"{given[row, arm]:g}, but it was not available; give it 0"
+        )
 
 
 def _chunks(log: Log) -> list[slice]:

@@ -65,7 +65,8 @@ def relearn(policy: Policy, log: Log) -> None:
     >>> bool((first.estimate.theta == second.estimate.theta).all())
     True
     """
-    tasks = check_tasks(log.codes, policy.n_tasks)
+    codes = check_tasks(log.codes, policy.most_tasks)  # before anything is learned
+    tasks = log.tasks if policy.labels else codes
     ends = np.flatnonzero(np.diff(log.batches)) + 1
     for rows in np.split(np.arange(len(log)), ends):
         made = Decisions(

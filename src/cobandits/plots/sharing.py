@@ -135,7 +135,7 @@ def _draw_plane(figure: Figure, axes: Axes, shown: Explanations) -> None:
     alike = "; similar angles, similar choices" if shown.rank else ""
     note(axes, f"{_present(shown)}{alike}")
     remote = np.argsort(-np.hypot(first, second), kind="stable")
-    label_points(figure, axes, (first, second), tasks.tolist(), remote, few=0)
+    label_points(figure, axes, (first, second), [shown.tasks[t] for t in tasks], remote, few=0)
 
 
 def _draw_dots(figure: Figure, axes: Axes, places: tuple[Doubles, Doubles], rewards: Codes) -> None:
@@ -194,7 +194,7 @@ def _draw_shares(axes: Axes, shown: Explanations) -> None:
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     if len(tasks) <= _MOST_NAMED:
-        names = [str(task) for task in tasks]
+        names = [str(shown.tasks[task]) for task in tasks]
         axes.set_xticks(places, names)
         axes.tick_params(axis="x", length=0)
         if len("".join(names)) > _MOST_LETTERS:

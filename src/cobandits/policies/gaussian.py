@@ -54,6 +54,14 @@ class GaussianPosteriors:
         self.roots[:, np.cumsum(np.arange(1, dim + 1)) - 1] = 1 / np.sqrt(ridge)
         self.log_volumes: Doubles = np.zeros(n_tasks)  # log det(P_t^-1) - log det(ridge I)
 
+    def grow(self, n_tasks: int) -> None:
+        """Make room for so many tasks in all; new ones have the prior."""
+        _check_room(n_tasks * (self.dim * (self.dim + 1) // 2 + self.dim) * 8, n_tasks, self.dim)
+        new = GaussianPosteriors(n_tasks=n_tasks - len(self.means), dim=self.dim, ridge=self.ridge)
+        self.means = np.concatenate([self.means, new.means])
+        self.roots = np.concatenate([self.roots, new.roots])
+        self.log_volumes = np.concatenate([self.log_volumes, new.log_volumes])
+
     @property
     def nbytes(self) -> int:
         """Memory of the posteriors."""
@@ -152,6 +160,27 @@ class GaussianPosteriors:
         for block in chunks(len(tasks), self.dim**2 * 8):
             out[block] = phi[block] @ self.unpacked(tasks[block])
         return out
+
+    def unseen_variances(self, tasks: Codes, factors: Doubles) -> Doubles:
+        """Return what rewards without noise would leave of the arms' variances, (m, K).
+
+        Let rewards have no noise, though the posterior is computed as if they had: then the error
+        of ``mu_t`` is ``ridge P_t theta``, and of an arm z it has the variance
+        ``ridge z' P_t^2 z``. The rest of ``z' P_t z`` is due to noise.
+
+        Parameters
+        ----------
+        factors : (m, K, d)
+            What :meth:`covariance_factors` returned for these tasks and arms.
+        """
+        out = np.empty(factors.shape[:2])
+        if COMPILED:
+            _posterior.squared_returns(self.roots, tasks, factors, out, self.dim)
+            return self.ridge * out
+        for block in chunks(len(tasks), self.dim**2 * 8):
+            back = factors[block] @ self.unpacked(tasks[block]).transpose(0, 2, 1)
+            out[block] = np.einsum("mkd,mkd->mk", back, back)
+        return self.ridge * out
 
     def _learn_each(self, tasks: Codes, X: Doubles, y: Doubles) -> None:
         """Learn one row for each of different tasks, column by column of their roots."""

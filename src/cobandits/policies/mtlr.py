@@ -11,9 +11,10 @@ from cobandits.errors import ConfigurationError
 from cobandits.estimators import Estimator, LowRank
 from cobandits.policies.gaussian import GaussianPosteriors
 from cobandits.policies.pertask import check_not_negative
-from cobandits.policies.propensities import greedy
+from cobandits.policies.propensities import draw, greedy
 from cobandits.policies.refitted import Refitted
 from cobandits.policies.schedules import GrowingEpochs, Schedule
+from cobandits.ragged import RaggedArms
 
 __all__ = ["MTLROFUL"]
 
@@ -84,14 +85,32 @@ class MTLROFUL(Refitted):
         """The radius of the confidence set."""
         if not isinstance(self._given_radius, str):
             return self._given_radius
-        noise = self.rank * (self.n_tasks + self.dim) * np.log1p(self._clock.rewards)
-        prior = self._posteriors.ridge * self.n_tasks * self.bound**2
+        n_tasks = self.theta.shape[1]
+        noise = self.rank * (n_tasks + self.dim) * np.log1p(self._clock.rewards)
+        prior = self._posteriors.ridge * n_tasks * self.bound**2
         return float(np.sqrt(self.noise_std**2 * noise + prior))
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
         A = self._posteriors.covariance_factors(tasks, arms)
         variances = np.einsum("mkd,mkd->mk", A, A)
         return greedy(_best_responses(self._values(tasks, arms), variances, self.radius))
+
+    def _choose_ragged(
+        self, tasks: Codes, arms: RaggedArms, rng: np.random.Generator
+    ) -> tuple[Codes, Floats]:
+        return draw(self._ragged_probabilities(tasks, arms), rng)
+
+    def _ragged_probabilities(self, tasks: Codes, arms: RaggedArms) -> Floats:
+        """Choose for all requests together, however many arms each has."""
+        values = np.full((len(arms), arms.width), -np.inf)
+        variances = np.zeros(values.shape)
+        for rows, phi, numbers in arms.groups():
+            A = self._posteriors.covariance_factors(tasks[rows], phi)
+            found = np.einsum("mkd,mkd->mk", A, A)
+            variances[rows] = found[:, :1]  # of arms that are not there: changes no range
+            variances[rows[:, None], numbers] = found
+            values[rows[:, None], numbers] = self._values(tasks[rows], phi)
+        return greedy(_best_responses(values, variances, self.radius))
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         self._posteriors.check(rows, rewards)
@@ -118,7 +137,7 @@ def _best_responses(values: Floats, variances: Floats, radius: float) -> Floats:
         bounds = values + radius * np.sqrt(np.maximum(others, 0)[:, None] + variances)
         gains = bounds.max(axis=1) - bounds[rows, chosen]
         task = int(gains.argmax())
-        if gains[task] <= _ROUNDING * np.abs(bounds).max():
+        if gains[task] <= _ROUNDING * np.abs(bounds[np.isfinite(bounds)]).max():
             return np.asarray(bounds)
         chosen[task] = bounds[task].argmax()
 

@@ -11,8 +11,9 @@ from cobandits.decisions import Decisions, Round
 from cobandits.errors import ConfigurationError
 from cobandits.policies.base import Informed, Policy
 from cobandits.policies.pertask import Ridge
-from cobandits.policies.propensities import greedy
+from cobandits.policies.propensities import draw, greedy
 from cobandits.policies.schedules import Schedule
+from cobandits.ragged import RaggedArms
 
 __all__ = ["Oracle", "Random", "SubspaceOracle"]
 
@@ -51,6 +52,17 @@ class Oracle(Informed):
             raise ConfigurationError("call inform first, with the round that is asked")
         return greedy(self._means)
 
+    def _choose_ragged(
+        self, tasks: Codes, arms: RaggedArms, rng: np.random.Generator
+    ) -> tuple[Codes, Floats]:
+        return draw(self._ragged_probabilities(tasks, arms), rng)
+
+    def _ragged_probabilities(self, tasks: Codes, arms: RaggedArms) -> Floats:
+        if self._means is None or self._means.shape != (len(arms), arms.width):
+            raise ConfigurationError("call inform first, with the round that is asked")
+        known = self._means[arms.owners, arms.numbers]
+        return greedy(arms.spread(known, missing=-np.inf))
+
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         """Learn nothing: all is known."""
 
@@ -62,7 +74,12 @@ class SubspaceOracle(Informed):
     grid: ClassVar[dict[str, tuple[float, ...]]] = {"ridge": (1e-6, 1e-4, 1e-2, 0.1, 1.0)}
 
     def __init__(
-        self, *, dim: int, n_tasks: int, ridge: float = 1e-4, schedule: Schedule | None = None
+        self,
+        *,
+        dim: int,
+        n_tasks: int | None = None,
+        ridge: float = 1e-4,
+        schedule: Schedule | None = None,
     ) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks)
         self._ridge, self._schedule = ridge, schedule

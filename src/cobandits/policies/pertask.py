@@ -9,13 +9,15 @@ from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from cobandits.decisions import check_tasks
 from cobandits.errors import ConfigurationError
 from cobandits.policies.base import Clock, Policy
 from cobandits.policies.gaussian import GaussianPosteriors
 from cobandits.policies.propensities import greedy, winning
 from cobandits.policies.schedules import Schedule
+from cobandits.policies.task_index import TaskIndex, places_in
 
 __all__ = ["LinUCB", "PerTask", "Ridge", "Thompson", "check_not_negative"]
 
@@ -30,6 +32,9 @@ class PerTask(Policy):
 
     Parameters
     ----------
+    n_tasks : int, optional
+        Tasks, numbered from 0, that there is room for. If not given, tasks may come at any time
+        and in any number, and ``posteriors`` has them in the order of their first rewards.
     ridge : float
         Precision of the prior, in units of the precision of a reward.
     schedule : Schedule, optional
@@ -38,12 +43,24 @@ class PerTask(Policy):
     """
 
     def __init__(
-        self, *, dim: int, n_tasks: int, ridge: float = 1.0, schedule: Schedule | None = None
+        self,
+        *,
+        dim: int,
+        n_tasks: int | None = None,
+        ridge: float = 1.0,
+        schedule: Schedule | None = None,
     ) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks)
-        self.posteriors = GaussianPosteriors(n_tasks=n_tasks, dim=dim, ridge=ridge)
-        self._clock = None if schedule is None else Clock(n_tasks, schedule)
+        self.posteriors = GaussianPosteriors(n_tasks=n_tasks or 1, dim=dim, ridge=ridge)
+        self._index = None if n_tasks else TaskIndex()
+        self._clock = None if schedule is None else Clock(schedule)
         self._waiting: list[tuple[Codes, Floats, Floats]] = []
+
+    def _check_tasks(self, tasks: ArrayLike, *, learning: bool = False) -> Codes:
+        codes = check_tasks(tasks, self.n_tasks)
+        if self._index is None:
+            return codes
+        return places_in(self._index, codes, self.posteriors, learning=learning)
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         if self._clock is None:
@@ -92,7 +109,7 @@ class Thompson(PerTask):
         self,
         *,
         dim: int,
-        n_tasks: int,
+        n_tasks: int | None = None,
         scale: float = 0.1,
         ridge: float = 1.0,
         schedule: Schedule | None = None,
@@ -145,7 +162,7 @@ class LinUCB(PerTask):
         self,
         *,
         dim: int,
-        n_tasks: int,
+        n_tasks: int | None = None,
         radius: float | Literal["oful"] = 0.1,
         ridge: float = 1.0,
         delta: float = 0.05,

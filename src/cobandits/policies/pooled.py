@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from cobandits.decisions import check_tasks
 from cobandits.errors import ConfigurationError
 from cobandits.policies.base import Policy
 from cobandits.policies.gaussian import GaussianPosteriors
 from cobandits.policies.propensities import greedy
+from cobandits.policies.task_index import TaskIndex, places_in
 
 __all__ = ["GlobalOwnRidge", "GlobalRidge"]
 
@@ -32,7 +34,7 @@ class GlobalRidge(Policy):
     name: ClassVar[str] = "global"
     grid: ClassVar[dict[str, tuple[float, ...]]] = {"ridge": _RIDGES}
 
-    def __init__(self, *, dim: int, n_tasks: int, ridge: float = 1.0) -> None:
+    def __init__(self, *, dim: int, n_tasks: int | None = None, ridge: float = 1.0) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks)
         self._common = GaussianPosteriors(n_tasks=1, dim=dim + 1, ridge=ridge)
 
@@ -71,16 +73,25 @@ class GlobalOwnRidge(GlobalRidge):
         "own": (0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
     }
 
-    def __init__(self, *, dim: int, n_tasks: int, ridge: float = 1.0, own: float = 10.0) -> None:
+    def __init__(
+        self, *, dim: int, n_tasks: int | None = None, ridge: float = 1.0, own: float = 10.0
+    ) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks, ridge=ridge)
         if not (np.isfinite(own) and own > 0):
             raise ConfigurationError(f"own must be a finite number above 0, got {own}")
-        self._own = GaussianPosteriors(n_tasks=n_tasks, dim=dim + 1, ridge=own)
+        self._own = GaussianPosteriors(n_tasks=n_tasks or 1, dim=dim + 1, ridge=own)
+        self._index = None if n_tasks else TaskIndex()
 
     @property
     def own_coefficients(self) -> Floats:
         """What each task adds to the coefficients, (T, d + 1)."""
         return self._own.means
+
+    def _check_tasks(self, tasks: ArrayLike, *, learning: bool = False) -> Codes:
+        codes = check_tasks(tasks, self.n_tasks)
+        if self._index is None:
+            return codes
+        return places_in(self._index, codes, self._own, learning=learning)
 
     def _values(self, tasks: Codes, arms: Floats) -> Floats:
         thetas = self.coefficients + self.own_coefficients[tasks]  # (m, d + 1)

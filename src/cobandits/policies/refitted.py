@@ -50,7 +50,7 @@ class Refitted(Policy):
         self.theta: Floats = np.zeros((dim, n_tasks))
         self._estimate: Estimate | None = None
         self._fewest = 1 if rank == "auto" else int(rank)  # tasks that a fit needs
-        self._clock = Clock(n_tasks, schedule)
+        self._clock = Clock(schedule)
         self._rows = TaskRows(dim)
 
     @property

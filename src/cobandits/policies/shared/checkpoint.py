@@ -11,8 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from cobandits.archives import Archive, Arrays, Header
 from cobandits.estimate import Estimate, Status
+from cobandits.labels import decoded_label, encoded_label
 from cobandits.policies.shared import version_2
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior, HyperparameterSelector
@@ -21,21 +24,23 @@ from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.reader import ADVICE, Part, Reader, refused
 from cobandits.policies.shared.row_store import RowStore
 from cobandits.policies.shared.state import State
+from cobandits.policies.task_index import TaskIndex
 
 __all__ = ["load", "save"]
 
 Made = TypeVar("Made")
 
 _FILE = Archive(holds="shared-policy", version=3, advice=ADVICE, upgrades={2: version_2.upgraded})
+_KEPT = "before."  # prefix of the arrays of the state from before a change
 
 
 def save(path: str | Path, setting: Header, state: State) -> None:
     """Write the setting of a policy and its state, whole or not at all."""
-    header: Header = {"setting": setting}
-    arrays: Arrays = {}
-    for prefix, part in _parts(state).items():
-        header[prefix] = part.numbers
-        arrays |= {f"{prefix}.{name}": values for name, values in part.arrays.items()}
+    header, arrays = _written(state, labelled=setting["labels"])
+    header["setting"] = setting
+    if state.before is not None:
+        header["before"], kept = _written(state.before, labelled=setting["labels"])
+        arrays |= {_KEPT + name: values for name, values in kept.items()}
     _FILE.save(path, header, arrays)
 
 
@@ -44,9 +49,19 @@ def load(path: str | Path, make: Callable[[Header, State], Made]) -> Made:
     return _FILE.load(path, lambda header, arrays: make(header["setting"], _read(header, arrays)))
 
 
-def _parts(state: State) -> dict[str, Part]:
+def _written(state: State, *, labelled: bool) -> tuple[Header, Arrays]:
+    """Return the numbers and the arrays of all parts."""
+    header: Header = {}
+    arrays: Arrays = {}
+    for prefix, part in _parts(state, labelled=labelled).items():
+        header[prefix] = part.numbers
+        arrays |= {f"{prefix}.{name}": values for name, values in part.arrays.items()}
+    return header, arrays
+
+
+def _parts(state: State, *, labelled: bool) -> dict[str, Part]:
     parts = {
-        "state": _numbers(state),
+        "state": _numbers(state, labelled=labelled),
         "store": state.store.saved(),
         "selector": state.selector.saved(),
         "drift": state.detector.saved(),
@@ -54,12 +69,12 @@ def _parts(state: State) -> dict[str, Part]:
     }
     if state.posteriors is not None and state.estimate is not None:
         parts["prior"] = state.posteriors.prior.saved()
-        parts["posteriors"] = state.posteriors.saved()
+        parts["posteriors"] = state.posteriors.saved(len(state.tasks))
         parts["estimate"] = _estimate_part(state.estimate)
     return parts
 
 
-def _numbers(state: State) -> Part:
+def _numbers(state: State, *, labelled: bool) -> Part:
     learned = state.posteriors is not None
     numbers: dict[str, Any] = {
         "rewards": state.rewards,
@@ -67,29 +82,50 @@ def _numbers(state: State) -> Part:
         "due": state.due,
         "changes": state.changes,
         "range": (state.lowest, state.highest) if learned else None,
+        "return_evidence": state.return_evidence,
     }
-    return Part(numbers, {"counts": state.counts, "full_counts": state.full_counts})
+    T = len(state.tasks)
+    arrays: Arrays = {"counts": state.counts[:T], "full_counts": state.full_counts[:T]}
+    if labelled:
+        numbers["labels"] = [encoded_label(label) for label in state.tasks.tasks]
+    else:
+        arrays["tasks"] = np.array(state.tasks.tasks, np.int64)
+    return Part(numbers, arrays)
 
 
 def _estimate_part(estimate: Estimate) -> Part:
     arrays = {"basis": estimate.basis, "weights": estimate.weights}
-    return Part({"status": vars(estimate.status)}, arrays)
+    return Part({"status": vars(estimate.status), "n_tasks": len(estimate.labels)}, arrays)
 
 
 def _read(header: Header, arrays: Arrays) -> State:
-    n_tasks, dim = header["setting"]["n_tasks"], header["setting"]["dim"]
-    reader = Reader("state", header, arrays)
-    counts = reader.codes("counts", (n_tasks,))  # checked before memory is taken for n_tasks
+    """Read a state, and the one that it keeps from before a change."""
+    state = _read_state(header, arrays)
+    if "before" in header:
+        kept = {name: values for name, values in arrays.items() if name.startswith(_KEPT)}
+        theirs = {name.removeprefix(_KEPT): values for name, values in kept.items()}
+        state.before = _read_state({"setting": header["setting"], **header["before"]}, theirs)
+    return state
+
+
+def _read_state(header: Header, arrays: Arrays) -> State:
+    setting, reader = header["setting"], Reader("state", header, arrays)
+    tasks, dim = _read_tasks(reader, labelled=setting["labels"]), setting["dim"]
+    n_tasks = len(tasks)
+    counts = reader.codes("counts", (n_tasks,))
     full_counts = reader.codes("full_counts", counts.shape)
     seen = reader.count("seen")
     if (full_counts > counts).any():
         raise refused("state.full_counts above counts")
     if counts.sum() != seen:
         raise refused(f"counts of {counts.sum()} rewards, expected {seen}")
-    state = State.fresh(n_tasks=n_tasks, dim=dim)
+    state = State.fresh(
+        dim=dim, reserved=setting["n_tasks"], tasks=tasks, on_change=setting["on_change"]
+    )
     state.counts, state.full_counts, state.seen = counts, full_counts, seen
     state.rewards, state.due = reader.count("rewards"), reader.count("due")
     state.changes = tuple(int(change) for change in reader.plain("changes"))
+    state.return_evidence = reader.number("return_evidence")
     state.detector = DriftDetector.read(Reader("drift", header, arrays), n_tasks=n_tasks)
     state.store = RowStore.read(Reader("store", header, arrays), n_tasks=n_tasks, dim=dim)
     if reader.plain("range") is not None:
@@ -101,7 +137,20 @@ def _read(header: Header, arrays: Arrays) -> State:
         n_slots=len(state.store.tasks),
     )
     _check_numbers(state)
+    state.grow(n_tasks)
     return state
+
+
+def _read_tasks(reader: Reader, *, labelled: bool) -> TaskIndex:
+    """Read the tasks by place."""
+    if labelled:
+        found = [decoded_label(label) for label in reader.plain("labels")]
+    else:
+        found = reader.codes("tasks", (None,)).tolist()
+    index = TaskIndex(found)
+    if len(index) < len(found):
+        raise refused("state.tasks that are not different")
+    return index
 
 
 def _check_numbers(state: State) -> None:
@@ -123,10 +172,13 @@ def _read_learned(state: State, header: Header, arrays: Arrays) -> None:
     )
     reader = Reader("estimate", header, arrays)
     basis = reader.doubles("basis", (dim, None))
+    fitted = reader.count("n_tasks")
+    if fitted > n_tasks:
+        raise refused(f"{fitted} as estimate.n_tasks, there are {n_tasks}")
     state.estimate = Estimate(
         basis=basis,
-        weights=reader.doubles("weights", (basis.shape[1], n_tasks)),
-        labels=tuple(range(n_tasks)),
+        weights=reader.doubles("weights", (basis.shape[1], fitted)),
+        labels=state.tasks.tasks[:fitted],
         status=Status(**reader.plain("status")),
     )
     waiting = Pending.read(Reader("pending", header, arrays), counts=state.counts, width=dim + 2)

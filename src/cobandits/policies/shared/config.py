@@ -34,11 +34,13 @@ detected at most one group later. Moves the time per reward, hardly the regret.
 
 # ---- Exploration: exploration.py
 
-KNOWN_REWARDS_PER_DIRECTION = 6
-"""Rewards per direction of the prior from which on a task may sample an uncertain arm.
+REPEAT_RATIO = 3.0
+"""Share of an arm's prior variance that is left, over that of the greedy arm, above which an arm is
+neglected by greedy decisions.
 
-With n times as many, an arm is uncertain where over 1 / n of its prior variance is left. Chosen on
-seeds 7 to 9 of the digits (3 explored too much). Moves regret where arms repeat.
+Where arms are diverse both are alike but for chance, where they repeat the ratio grows with every
+reward. Chosen on seeds 0 to 2 of arms that never change and of synthetic tasks (2 explored too much
+among diverse arms of few dimensions, 8 too little among few arms). Moves regret where arms repeat.
 """
 
 # ---- Rows in memory: row_store.py
@@ -204,6 +206,14 @@ DRIFT_TASKS, DRIFT_TASK_SHARE = 4, 1.01
 
 DRIFT_MEMORY, DRIFT_LEAST_ROWS = 20, 30
 """Rewards per task that the baseline averages, and rewards in all before there is one."""
+
+RETURN_MARGIN, RETURN_THRESHOLD = 0.25, 40.0
+"""Evidence that each reward takes from a kept state, and evidence that it takes to return to it.
+
+Units are those of the log-likelihood ratio in ``DRIFT_THRESHOLD``, and the threshold is the same.
+The margin is that of errors half a variance smaller. Move how soon a false alarm is undone.
+Judgement.
+"""
 
 LEAST_CALIBRATION = 1e-6
 """Least factor by which variances are scaled where errors are smaller than expected."""

@@ -32,16 +32,10 @@ class DriftDetector:
     predicted to be.
     """
 
-    memory: int  # rewards that the baseline averages, at most
     rows: int = 0  # rewards so far
     baseline: Doubles = field(default_factory=lambda: np.zeros(2))  # mean squared error, and ratio
     evidence: float = 0.0  # log-likelihood ratio of a change
     task_evidence: dict[int, float] = field(default_factory=dict)  # since evidence was 0
-
-    @classmethod
-    def fresh(cls, n_tasks: int) -> DriftDetector:
-        """Return a detector that has seen no rewards."""
-        return cls(memory=max(config.DRIFT_LEAST_ROWS, config.DRIFT_MEMORY * n_tasks))
 
     def after(
         self, tasks: Codes, squares: Doubles, expected: Doubles, *, n_active: int
@@ -50,21 +44,33 @@ class DriftDetector:
 
         ``n_active`` is the number of tasks that have had rewards.
         """
-        ratios, weighed = squares / expected, self
+        weighed = self
         if self.rows >= config.DRIFT_LEAST_ROWS:
-            usual, usual_ratio = self.baseline.tolist()
-            most = config.DRIFT_CAP * max(usual, _TINY)
-            most_ratio = config.DRIFT_CAP * max(usual_ratio, _TINY)
-            capped, capped_ratios = np.minimum(squares, most), np.minimum(ratios, most_ratio)
-            larger = config.DRIFT_CAP * np.minimum(capped / most, capped_ratios / most_ratio)
-            weighed = self._weighed(tasks, _log_ratios(larger), n_active)
-            squares = capped if usual > 0 else squares
-        ratios = np.minimum(ratios, config.DRIFT_CAP)
+            weighed = self._weighed(tasks, self._gains(squares, expected), n_active)
+            if self.baseline[0] > 0:
+                squares = np.minimum(squares, config.DRIFT_CAP * self.baseline[0])
+        ratios = np.minimum(squares / expected, config.DRIFT_CAP)
         m = len(squares)
-        weight = m / (min(self.rows, self.memory) + m)
+        memory = max(config.DRIFT_LEAST_ROWS, config.DRIFT_MEMORY * n_active)
+        weight = m / (min(self.rows, memory) + m)
         now = np.array([squares.sum(), ratios.sum()]) / m
         baseline = self.baseline + weight * (now - self.baseline)
         return replace(weighed, baseline=baseline, rows=self.rows + m)
+
+    def onset(self, squares: Doubles, expected: Doubles) -> int:
+        """Return the first of these errors, (m,), that a change explains better than the baseline.
+
+        From it on their log-likelihood ratios have the largest sum.
+        """
+        sums = np.cumsum(self._gains(squares, expected)[::-1])[::-1]
+        return int(sums.argmax())
+
+    def _gains(self, squares: Doubles, expected: Doubles) -> Doubles:
+        """Return the log-likelihood ratios of a change to none, (m,)."""
+        usual, usual_ratio = np.maximum(self.baseline, _TINY)
+        most, most_ratio = config.DRIFT_CAP * usual, config.DRIFT_CAP * usual_ratio
+        capped, ratios = np.minimum(squares, most), np.minimum(squares / expected, most_ratio)
+        return _log_ratios(config.DRIFT_CAP * np.minimum(capped / most, ratios / most_ratio))
 
     def saved(self) -> Part:
         """Return what a checkpoint holds of the detector."""
@@ -82,8 +88,7 @@ class DriftDetector:
         gains = reader.doubles("task_evidence", tasks.shape)
         if len(np.unique(tasks)) < len(tasks):
             raise refused("drift.evidence_tasks that are not different")
-        return replace(
-            cls.fresh(n_tasks),
+        return cls(
             rows=reader.count("rows"),
             evidence=reader.number("evidence"),
             baseline=reader.doubles("baseline", (2,)),

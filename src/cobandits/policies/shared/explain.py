@@ -7,18 +7,19 @@ of a task share is no part of them, since no choice depends on it.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.decisions import check_tasks
 from cobandits.errors import DataError
 from cobandits.kernels import chunks
 from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes import Prior
 from cobandits.policies.shared.posteriors import TaskPosteriors
+from cobandits.policies.task_index import TaskIndex
 
 __all__ = ["Explanation", "Explanations", "Neighbour", "explain", "explain_all"]
 
@@ -32,7 +33,7 @@ _AXES = 2  # of the picture of the tasks
 class Neighbour(NamedTuple):
     """Another task, and how alike the predictions of the two are."""
 
-    task: int
+    task: Hashable  # its number or label
     likeness: float  # correlation over typical arms: 1 is the same choices, 0 unrelated
 
 
@@ -43,7 +44,7 @@ class Explanation:
     Parameters
     ----------
     task, rewards
-        The task's number, and how many rewards it has learned from.
+        The task's number or label, and how many rewards it has learned from.
     rank
         How many directions tasks share: :attr:`DecomposedPrior.rank`.
     shared
@@ -77,7 +78,7 @@ class Explanation:
       uncertainty of an expected reward: 0.1, before any reward 0.5: 20 % is left
     """
 
-    task: int
+    task: Hashable
     rewards: int
     rank: int
     shared: float
@@ -112,6 +113,7 @@ class Explanation:
 class Explanations:
     """The numbers of :class:`Explanation` for all T tasks, and those that plots show."""
 
+    tasks: tuple[Hashable, ...]  # numbers or labels, in the order of their first rewards
     rewards: Codes  # (T,)
     rank: int
     spectrum: Doubles  # (p,), variances of the prior's directions, falling
@@ -131,28 +133,30 @@ class Explanations:
         return self.uncertainty / self.uncertainty_before
 
 
-def explain(posteriors: TaskPosteriors | None, counts: Codes, task: int) -> Explanation:
+def explain(
+    posteriors: TaskPosteriors | None, counts: Codes, task: Hashable, index: TaskIndex
+) -> Explanation:
     """Explain one task, in O(T d^2) for T tasks of d features."""
-    (code,) = check_tasks([task], len(counts)).tolist()
-    posteriors = _learned(posteriors)
-    asked = np.array([code])
+    posteriors, asked = _learned(posteriors), index.find(np.fromiter([task], object, 1))
+    place = int(asked[0])
     return Explanation(
-        task=code,
-        rewards=int(counts[code]),
+        task=task,
+        rewards=int(counts[place]),
         rank=posteriors.prior.rank,
         shared=float(_shares(posteriors, asked)[0]),
-        nearest=_nearest(posteriors, counts, code),
+        nearest=_nearest(posteriors, counts, place, index.tasks),
         uncertainty=float(_uncertainty(posteriors, asked)[0]),
         uncertainty_before=_uncertainty_before(posteriors),
     )
 
 
-def explain_all(posteriors: TaskPosteriors | None, counts: Codes) -> Explanations:
+def explain_all(posteriors: TaskPosteriors | None, counts: Codes, index: TaskIndex) -> Explanations:
     """Explain all tasks, in O(T (d^2 + q^3)) for posteriors of q directions, a few at a time."""
-    posteriors, everyone = _learned(posteriors), np.arange(len(counts))
+    posteriors, everyone = _learned(posteriors), np.arange(len(index))
     spectrum = posteriors.prior.spectrum
     return Explanations(
-        rewards=counts.copy(),
+        tasks=index.tasks,
+        rewards=counts[: len(index)].copy(),
         rank=posteriors.prior.rank,
         spectrum=spectrum.copy(),
         weights=_weights(posteriors, everyone)[:, : -_AXES - 1 : -1],
@@ -197,18 +201,20 @@ def _shares(posteriors: TaskPosteriors, tasks: Codes) -> Doubles:
     return np.divide(shared, total, out=shares, where=total > 0)
 
 
-def _nearest(posteriors: TaskPosteriors, counts: Codes, task: int) -> tuple[Neighbour, ...]:
+def _nearest(
+    posteriors: TaskPosteriors, counts: Codes, place: int, tasks: tuple[Hashable, ...]
+) -> tuple[Neighbour, ...]:
     """Return the tasks whose predictions are most alike."""
     others = np.flatnonzero(counts > 0)
-    others = others[others != task]
-    G, weights = _covariance(posteriors), _weights(posteriors, np.append(others, task))
+    others = others[others != place]
+    G, weights = _covariance(posteriors), _weights(posteriors, np.append(others, place))
     squares = _squares(weights, G)
     lengths = np.sqrt(squares[:-1] * squares[-1])
     along = weights[:-1] @ (G @ weights[-1])
     others, along, lengths = others[lengths > 0], along[lengths > 0], lengths[lengths > 0]
     likeness = np.clip(along / lengths, -1, 1)
     nearest = np.argsort(-likeness, kind="stable")[:_NEAREST]
-    return tuple(Neighbour(int(others[i]), float(likeness[i])) for i in nearest)
+    return tuple(Neighbour(tasks[others[i]], float(likeness[i])) for i in nearest)
 
 
 def _uncertainty(posteriors: TaskPosteriors, tasks: Codes) -> Doubles:

@@ -12,18 +12,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from cobandits.policies.propensities import winning
-from cobandits.policies.shared import config
-from cobandits.policies.shared.posteriors import Beliefs
+from cobandits.policies.shared.beliefs import Beliefs, neglected_shares, worth_trying
 
 __all__ = [
     "RULES",
     "Experience",
     "Explore",
     "all_shares",
-    "known_ratio",
+    "chosen_probabilities",
     "needed_shares",
     "sampled_values",
     "scaled",
@@ -42,16 +40,9 @@ class Experience(NamedTuple):
     """What a rule knows besides the beliefs."""
 
     counts: Codes  # (m,), rewards of the task of each request
-    intercepts: Doubles  # (m,), of the thetas of these tasks
-    highest: float  # highest reward so far
+    tops: Doubles  # (m,), highest reward so far, less the intercepts of these tasks
     rewards_differ: bool  # whether any two rewards so far were different
     calibration: float  # mean ratio of squared errors to the expected ones, at most 1
-    n_directions: int  # of the prior
-
-
-def known_ratio(n_directions: int) -> int:
-    """Return c such that n rewards from diverse arms leave ``c / n`` of the prior variance."""
-    return config.KNOWN_REWARDS_PER_DIRECTION * n_directions
 
 
 def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
@@ -60,28 +51,26 @@ def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
     A task without rewards takes the best arm for the mean of all tasks, and samples arms that are
     equally good for it, as all are where there is no mean. While all rewards are equal, every arm
     is sampled.
-    After n rewards of a task an arm is sampled if two things hold. Of its prior variance more than
-    ``known_ratio / n`` is left, which is never so before the ``known_ratio``-th reward. And its
-    expected improvement on the best arm, n times, exceeds the expected loss of trying it once.
-    Sampled is what is left beyond that share. Improvements beyond the highest reward so far do not
-    count, and variances are scaled by the calibration.
+    Else an arm is sampled if two things hold. Greedy decisions teach little of it, as
+    :func:`neglected_shares` says: that is where arms repeat. And it is worth trying: its expected
+    improvement on the best arm, as many times as the task has had rewards, exceeds the expected
+    loss of trying it once. The part of a variance that is due to noise is scaled by the
+    calibration.
 
     ``TaskPosteriors.greedy`` is a short cut for requests in which no arm is to be sampled: a change
-    of the first condition has to be made there too.
+    has to be made there too, and in C.
     """
-    values, sure, n = beliefs.values, experience.calibration, experience.counts[:, None]
+    sure, variances = experience.calibration, beliefs.variances
     if not experience.rewards_differ:  # what could be gained is not known yet
-        return np.full(values.shape, sure)
-    variances = np.maximum(beliefs.variances, np.finfo(float).tiny)
-    left = np.where(n > 0, known_ratio(experience.n_directions) / np.maximum(n, 1), 0)
-    known = left * beliefs.prior_variances
-    best = values.max(axis=1, keepdims=True)
-    most = np.maximum(best, experience.highest - experience.intercepts[:, None])
-    std = np.sqrt(sure * variances)
-    gains = _expected_improvement(values, std, best) - _expected_improvement(values, std, most)
-    equal = (values == best) & (np.count_nonzero(values == best, axis=1, keepdims=True) > 1)
-    worth = np.where(n == 0, equal, n * gains > best - values)
-    return np.asarray(sure * worth * np.maximum(0, 1 - known / variances))
+        return np.full(variances.shape, sure)
+    values, n = beliefs.values, experience.counts
+    unseen = np.minimum(beliefs.unseen_variances, variances)
+    honest = unseen + sure * (variances - unseen)
+    worth = worth_trying(values, honest, n, experience.tops)
+    neglected = worth * neglected_shares(beliefs, variances)
+    equal = values == values.max(axis=1, keepdims=True)
+    equal &= np.count_nonzero(equal, axis=1, keepdims=True) > 1
+    return np.asarray(np.where(n[:, None] == 0, equal, neglected) * honest / variances)
 
 
 def all_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
@@ -118,12 +107,17 @@ def winning_probabilities(beliefs: Beliefs, arms: Codes) -> Floats:
     return winning(beliefs.values, beliefs.factors, arms, beliefs.residual_std)
 
 
+def chosen_probabilities(
+    best: Codes, beliefs: Beliefs | None, chosen: Codes, floor: float, n_arms: int
+) -> Floats:
+    """Return the probabilities of the chosen arms, (m,); ``best`` is -1 where it was sampled."""
+    chances = (chosen == best).astype(np.float64)
+    if beliefs is not None:
+        sampled = best < 0
+        chances[sampled] = winning_probabilities(beliefs, chosen[sampled])
+    return with_floor(chances, floor, n_arms)
+
+
 def with_floor(probabilities: Floats, floor: float, n_arms: int) -> Floats:
     """Return the probabilities of arms if a share ``floor`` of decisions is uniformly random."""
     return (1 - floor) * probabilities + floor / n_arms
-
-
-def _expected_improvement(values: Doubles, std: Doubles, level: Doubles) -> Doubles:
-    """Return ``E max(v - level, 0)`` of Gaussian values v, (m, K)."""
-    u = (values - level) / std
-    return np.asarray(std * (np.exp(-0.5 * u**2) / np.sqrt(2 * np.pi) + u * ndtr(u)))

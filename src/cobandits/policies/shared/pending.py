@@ -37,6 +37,10 @@ class Pending(NamedTuple):
         """Return an empty part."""
         return cls(np.zeros(0, np.int64), np.zeros((0, width)), np.zeros(0), np.zeros(0))
 
+    def part(self, rows: slice) -> Pending:
+        """Return some of the rows."""
+        return Pending(self.tasks[rows], self.rows[rows], self.squares[rows], self.expected[rows])
+
     def saved(self) -> Part:
         """Return what a checkpoint holds of it."""
         return Part({}, dict(self._asdict()))

@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cobandits.decisions import Decisions
+from cobandits.decisions import Decisions, as_codes, check_tasks
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
 from cobandits.policies.base import Policy
-from cobandits.policies.propensities import draw, greedy
 from cobandits.policies.shared import checkpoint
+from cobandits.policies.shared.change import OnChange
+from cobandits.policies.shared.deciding import choose, probabilities
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.explain import Explanation, Explanations, explain, explain_all
-from cobandits.policies.shared.exploration import (
-    RULES,
-    Experience,
-    Explore,
-    known_ratio,
-    sampled_values,
-    scaled,
-    winning_probabilities,
-    with_floor,
-)
-from cobandits.policies.shared.posteriors import Beliefs, TaskPosteriors
-from cobandits.policies.shared.state import Refit, Snapshot, State, absorb, refit
+from cobandits.policies.shared.exploration import Explore
+from cobandits.policies.shared.state import Refit, Snapshot, State
+from cobandits.policies.shared.transitions import absorb, refit, undone
+from cobandits.policies.task_index import as_labels
 
 __all__ = ["Shared"]
 
@@ -49,22 +41,36 @@ class Shared(Policy):
     a ridge regression of its own. How much is shared is decided by the errors in predicting
     rewards before they are learned. An intercept is learned too.
 
-    When errors become far larger than they were, the tasks are taken to have changed. What was
-    learned before is forgotten, :attr:`changes` gets the number of rewards so far, and a warning
-    is logged.
+    When errors become far larger than they were, the tasks are taken to have changed:
+    :attr:`changes` gets the number of rewards so far, a warning is logged, and what follows is up
+    to ``on_change``.
+
+    Tasks may come at any time: time and memory follow those that have had rewards. A task without
+    any is decided by what the others have in common.
 
     Parameters
     ----------
+    n_tasks : int, optional
+        How many tasks are expected, to reserve no more room than for them. There may be more.
+    labels : bool
+        Whether tasks are known by any texts, numbers, dates or tuples, not by numbers from 0.
     explore : "needed", "always" or "never"
         ``"always"`` is Thompson sampling: the best arm for a theta drawn from the posterior.
         ``"never"`` is greedy. ``"needed"`` is greedy, but samples the value of an arm if two
-        things hold. More of its prior variance is left than the same number of rewards from
-        diverse arms would leave. And its expected improvement on the best arm, times the number of
-        the task's rewards so far, exceeds the expected loss of trying it once. Improvements beyond
-        the highest reward so far do not count, and variances are scaled down where errors were
-        smaller than expected.
+        things hold. Greedy decisions teach little of it, as where arms repeat: a far larger share
+        of its prior variance is left than of the greedy arm's. And its expected improvement on the
+        best arm, times the number of the task's rewards so far, exceeds the expected loss of trying
+        it once. Improvements beyond the highest reward so far do not count, and variances are
+        scaled down where errors were smaller than expected.
     floor : float
         Share of the decisions that are uniformly random, so that no arm has probability 0.
+    on_change : "adapt", "start-over" or "alert"
+        What to do when tasks have changed. ``"adapt"`` starts over with the latest rewards, and
+        keeps what was learned before until as many rewards have come again; as soon as that
+        predicts rewards better, it is returned to, and while all rewards since are equal, it
+        decides. So a false alarm, or rewards that were broken for a while, destroy nothing;
+        :meth:`undo_change` returns to it at once. ``"start-over"``
+        keeps nothing. ``"alert"`` goes on learning.
 
     Examples
     --------
@@ -77,15 +83,31 @@ class Shared(Policy):
     name: ClassVar[str] = "shared"
 
     def __init__(
-        self, *, dim: int, n_tasks: int, explore: Explore = "needed", floor: float = 0.0
+        self,
+        *,
+        dim: int,
+        n_tasks: int | None = None,
+        explore: Explore = "needed",
+        floor: float = 0.0,
+        labels: bool = False,
+        on_change: OnChange = "adapt",
     ) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks)
         if explore not in (known := get_args(Explore)):
             raise ConfigurationError(f"explore must be one of {', '.join(known)}, got {explore!r}")
         if not 0 <= floor <= 1:
             raise ConfigurationError(f"floor must be a share from 0 to 1, got {floor}")
-        self.explore, self.floor = explore, float(floor)
-        self._state = State.fresh(n_tasks=n_tasks, dim=dim)
+        if on_change not in (known := get_args(OnChange)):
+            raise ConfigurationError(
+                f"on_change must be one of {', '.join(known)}, got {on_change!r}"
+            )
+        self.explore, self.floor, self.labels = explore, float(floor), bool(labels)
+        self.on_change = on_change
+        self._state = State.fresh(dim=dim, reserved=n_tasks, on_change=on_change)
+
+    @property
+    def most_tasks(self) -> None:
+        """There can be any number of tasks."""
 
     @property
     def rewards(self) -> int:
@@ -94,11 +116,21 @@ class Shared(Policy):
 
     @property
     def changes(self) -> tuple[int, ...]:
-        """How many rewards were forgotten at each change of the tasks that was detected, in all.
+        """After how many rewards, in all, the tasks were each time found to have changed.
 
-        The rewards that showed the change are kept; the change itself may be a little earlier.
+        The change itself may be a little earlier. A return to what was learned before counts too.
         """
         return self._state.changes
+
+    def undo_change(self) -> None:
+        """Return to what was learned before the tasks changed; rewards since then are forgotten."""
+        before = undone(self._state)
+        if before is None:
+            raise ConfigurationError(
+                "there is nothing to return to: no change was found, or as many rewards have come "
+                "since, or on_change is not 'adapt'"
+            )
+        self._state = before
 
     @property
     def estimate(self) -> Estimate | None:
@@ -111,23 +143,30 @@ class Shared(Policy):
         posteriors = self._state.posteriors
         return None if posteriors is None else posteriors.prior
 
-    def explain(self, task: int) -> Explanation:
+    def explain(self, task: int | str | tuple[Any, ...]) -> Explanation:
         """Explain what a task's predictions come from and how certain they are; print it."""
-        return explain(self._state.posteriors, self._state.counts, task)
+        asked = as_labels([task]) if self.labels else check_tasks([task], None)
+        (known,) = asked.tolist()
+        with self._lock:
+            return explain(self._state.posteriors, self._state.counts, known, self._state.tasks)
 
     def explain_all(self) -> Explanations:
-        """Explain all tasks, in arrays: what :func:`cobandits.plots.sharing` draws."""
-        return explain_all(self._state.posteriors, self._state.counts)
+        """Explain all tasks that have had rewards: what :func:`cobandits.plots.sharing` draws."""
+        with self._lock:
+            return explain_all(self._state.posteriors, self._state.counts, self._state.tasks)
 
     def save(self, path: str | Path) -> None:
         """Write all that was learned to ``path``, whole or not at all; no pickle is used."""
         setting = {
             "dim": int(self.dim),
-            "n_tasks": int(self.n_tasks),
+            "n_tasks": None if self.n_tasks is None else int(self.n_tasks),
             "explore": self.explore,
             "floor": self.floor,
+            "labels": self.labels,
+            "on_change": self.on_change,
         }
-        checkpoint.save(path, setting, self._state)
+        with self._lock:
+            checkpoint.save(path, setting, self._state)
 
     @classmethod
     def load(cls, path: str | Path) -> Shared:
@@ -146,11 +185,10 @@ class Shared(Policy):
 
     def restore(self, state: State) -> None:
         """Replace the state by one that was saved, and that nothing else uses."""
-        shape = len(state.counts), state.store.width - 2
-        if shape != (self.n_tasks, self.dim):
+        if (dim := state.store.width - 2) != self.dim:
             raise ConfigurationError(
-                f"a state of {shape[0]} tasks with {shape[1]} features cannot be restored by a "
-                f"policy for {self.n_tasks} tasks with {self.dim}; load the policy that it is of"
+                f"a state of {dim} features cannot be restored by a policy for {self.dim}; "
+                "load the policy that it is of"
             )
         self._state = state
 
@@ -171,10 +209,11 @@ class Shared(Policy):
         It is cheap, and what is learned later does not change it. :meth:`install` takes what
         ``refit(snapshot)`` returns; until then this policy decides as before.
         """
-        codes, rows, y = self._checked(tasks, arms, decisions, rewards)
-        if not len(codes):
-            raise DataError("a refit learns from new rewards, got none; give at least one")
-        return self._state.snapshot(codes, _with_intercept(rows, y))
+        with self._lock:
+            codes, rows, y = self._checked(tasks, arms, decisions, rewards)
+            if not len(codes):
+                raise DataError("a refit learns from new rewards, got none; give at least one")
+            return self._state.snapshot(*self._state.tasks.number(codes), _with_intercept(rows, y))
 
     def install(self, found: Refit) -> None:
         """Take what :func:`refit` returned, in one assignment.
@@ -183,85 +222,64 @@ class Shared(Policy):
         """
         if not isinstance(found, Refit):
             raise ConfigurationError(f"install takes what refit(snapshot) returned, got {found!r}")
-        if found.after != self.rewards:
-            raise ConfigurationError(
-                f"a refit that follows on {found.after} rewards cannot be installed after "
-                f"{self.rewards}; learn nothing between snapshot and install"
-            )
-        if found.origin is not self._state:
-            raise ConfigurationError(
-                "this refit is of another policy, or was installed before; install it once, where "
-                "its snapshot was taken"
-            )
-        self._take(found.state)
+        with self._lock:
+            if found.after != self.rewards:
+                raise ConfigurationError(
+                    f"a refit that follows on {found.after} rewards cannot be installed after "
+                    f"{self.rewards}; learn nothing between snapshot and install"
+                )
+            if found.origin is not self._state:
+                raise ConfigurationError(
+                    "this refit is of another policy, or was installed before; install it once"
+                )
+            self._take(found.state)
 
     def _take(self, state: State) -> None:
         changed = len(state.changes) > len(self._state.changes)
         self._state = state
         if changed:
             logging.getLogger("cobandits").warning(
-                "after %d rewards the tasks are no longer what they were: starting over",
-                state.changes[-1],
+                "after %d rewards the tasks are %s", state.changes[-1], _what_follows(state)
             )
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         if not len(tasks):
             return
-        F = _with_intercept(rows, rewards)
+        F, (places, new) = _with_intercept(rows, rewards), self._state.tasks.number(tasks)
         if self._state.refit_due(len(tasks)):
-            self.install(refit(self._state.snapshot(tasks, F)))
+            self.install(refit(self._state.snapshot(places, new, F)))
             return
         if self._state.must_absorb:
             assert self._state.posteriors is not None
             self._state.posteriors.check(F)  # before anything changes
             self._take(absorb(self._state))
-        self._state.observe(tasks, F)
+        self._state.observe(places, new, F)
 
     # ---- Decisions
+
+    def _check_tasks(self, tasks: ArrayLike, *, learning: bool = False) -> NDArray[Any]:
+        return as_labels(tasks) if self.labels else as_codes(tasks)
 
     def _choose(
         self, tasks: Codes, arms: Floats, rng: np.random.Generator
     ) -> tuple[Codes, Floats | Callable[[], Floats]]:
-        state, (m, K) = self._state, arms.shape[:2]
-        if state.posteriors is None or self.explore == "never":
-            return draw(self._probabilities(tasks, arms), rng)
-        if self.explore == "needed" and state.lowest != state.highest:
-            known = known_ratio(state.posteriors.prior.coordinates.dim)
-            best, others = state.posteriors.greedy(tasks, arms, state.counts, known)
-        else:
-            best, others = np.full(m, -1), m > 0
-        chosen, beliefs = best, None
-        if others:
-            sampled = best < 0
-            beliefs = self._beliefs(state.posteriors, tasks[sampled], arms[sampled])
-            chosen = best.copy()
-            chosen[sampled] = sampled_values(beliefs, rng).argmax(axis=1)
-        if self.floor:
-            chosen = np.where(rng.random(m) < self.floor, rng.integers(K, size=m), chosen)
-        return chosen, partial(_chances, best, beliefs, chosen, self.floor, K)
+        state = self._state.deciding
+        places = state.tasks.find(tasks)
+        return choose(state, places, arms, rng, explore=self.explore, floor=self.floor)
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
-        posteriors, (m, K) = self._state.posteriors, arms.shape[:2]
-        if posteriors is None:
-            return np.full((m, K), 1 / K)
-        if self.explore == "never":
-            return with_floor(greedy(posteriors.values(tasks, arms)), self.floor, K)
-        beliefs = self._beliefs(posteriors, tasks, arms)
-        shares = np.stack([winning_probabilities(beliefs, np.full(m, k)) for k in range(K)], axis=1)
-        return with_floor(shares / shares.sum(axis=1, keepdims=True), self.floor, K)
+        state = self._state.deciding
+        places = state.tasks.find(tasks)
+        return probabilities(state, places, arms, explore=self.explore, floor=self.floor)
 
-    def _beliefs(self, posteriors: TaskPosteriors, tasks: Codes, arms: Floats) -> Beliefs:
-        """Return the beliefs to sample with, under the exploration rule."""
-        beliefs, state = posteriors.beliefs(tasks, arms), self._state
-        experience = Experience(
-            counts=state.counts[tasks],
-            intercepts=posteriors.thetas[tasks, -1],
-            highest=state.highest,
-            rewards_differ=state.lowest != state.highest,
-            calibration=state.detector.calibration,
-            n_directions=posteriors.prior.coordinates.dim,
-        )
-        return scaled(beliefs, RULES[self.explore](beliefs, experience))
+
+def _what_follows(state: State) -> str:
+    """Say what a change of the tasks leads to."""
+    if state.on_change == "alert":
+        return "no longer what they were: learning goes on, as on_change is 'alert'"
+    if state.on_change == "adapt" and state.before is None:
+        return "again what they were before: returning to what was learned then"
+    return "no longer what they were: starting over"
 
 
 def _with_intercept(rows: Floats, rewards: Floats) -> Doubles:
@@ -269,14 +287,3 @@ def _with_intercept(rows: Floats, rewards: Floats) -> Doubles:
     F = np.empty((len(rows), rows.shape[1] + 2))
     F[:, :-2], F[:, -2], F[:, -1] = rows, 1, rewards
     return F
-
-
-def _chances(
-    best: Codes, beliefs: Beliefs | None, chosen: Codes, floor: float, n_arms: int
-) -> Floats:
-    """Return the probabilities of the chosen arms, (m,); ``best`` is -1 where it was sampled."""
-    chances = (chosen == best).astype(np.float64)
-    if beliefs is not None:
-        sampled = best < 0
-        chances[sampled] = winning_probabilities(beliefs, chosen[sampled])
-    return with_floor(chances, floor, n_arms)

@@ -11,37 +11,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.errors import DataError
-from cobandits.fast_checks import are_at_most
+from cobandits.fast_checks import are_at_most, is_plain
 from cobandits.policies.gaussian import COMPILED, SQUARE_LIMIT, TOO_LARGE, GaussianPosteriors
 from cobandits.policies.shared import config
+from cobandits.policies.shared.beliefs import Beliefs, neglected_shares, worth_trying
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior, TaskBlock, task_blocks
 from cobandits.policies.shared.reader import Part, Reader, refused
-from cobandits.policies.shared.reduced import Projected, basis_of
+from cobandits.policies.shared.reduced import (
+    Projected,
+    affordable_directions,
+    basis_of,
+    useful_directions,
+)
 from cobandits.policies.shared.row_store import RowStore
 
 if COMPILED:
     from cobandits.compiled import _posterior
 
-__all__ = ["BatchPosterior", "Beliefs", "PosteriorPart", "TaskPosteriors"]
+__all__ = ["BatchPosterior", "PosteriorPart", "TaskPosteriors"]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
-
-
-class Beliefs(NamedTuple):
-    """Gaussian beliefs about the values of arms, for m requests of K arms."""
-
-    values: Doubles  # (m, K), means, up to a constant per task
-    factors: Doubles  # (m, K, q), a root of the covariance in the basis
-    residual_std: Doubles  # (m, K), outside of the basis, taken as independent between arms
-    prior_variances: Doubles  # (m, K), before any reward
-
-    @property
-    def variances(self) -> Doubles:
-        """Posterior variances of the values, (m, K)."""
-        within = np.einsum("mkq,mkq->mk", self.factors, self.factors)
-        return np.asarray(within + self.residual_std**2)
 
 
 class PosteriorPart(NamedTuple):
@@ -112,18 +103,24 @@ class TaskPosteriors:
     """
 
     def __init__(
-        self, *, n_tasks: int, prior: DecomposedPrior, directions: int | None = None
+        self,
+        *,
+        n_tasks: int,
+        prior: DecomposedPrior,
+        directions: int | None = None,
+        most: int | None = None,
     ) -> None:
-        most = _affordable_directions(n_tasks, prior.coordinates.dim)
-        q = _useful_directions(prior, most) if directions is None else directions
+        most = affordable_directions(n_tasks, prior.coordinates.dim) if most is None else most
+        q = useful_directions(prior.rank, most) if directions is None else directions
         self.prior, self.batch = prior, BatchPosterior(prior=prior, directions=max(q, most))
         self.basis = basis_of(self.batch.root, self.batch.second_moment, q)
         self.directions = self.basis.directions  # (q, d + 1)
         self.weights = GaussianPosteriors(n_tasks=n_tasks, dim=q, ridge=1.0)
         self.thetas: Doubles = np.tile(prior.theta, (n_tasks, 1))  # with the intercept
         # Variances of what the basis does not explain: noise, and what is unknown outside of it.
-        self.noises: Doubles = np.full(n_tasks, self.batch.noise) + self.basis.residual_variance
-        self.residual_variance = float(self.noises[0] - prior.noise)  # before any reward
+        self._prior_noise = self.batch.noise + self.basis.residual_variance
+        self.noises: Doubles = np.full(n_tasks, self._prior_noise)
+        self.residual_variance = float(self._prior_noise - prior.noise)  # before any reward
 
     @classmethod
     def of(cls, store: RowStore, prior: DecomposedPrior) -> TaskPosteriors:
@@ -131,6 +128,14 @@ class TaskPosteriors:
         found = cls(n_tasks=len(store.slots), prior=prior)
         found.relearn(store, np.flatnonzero(store.sizes))
         return found
+
+    def grow(self, n_tasks: int) -> None:
+        """Make room for so many tasks in all; new ones have the prior."""
+        more = n_tasks - len(self.thetas)
+        thetas = np.concatenate([self.thetas, np.tile(self.prior.theta, (more, 1))])
+        noises = np.concatenate([self.noises, np.full(more, self._prior_noise)])
+        self.weights.grow(n_tasks)
+        self.thetas, self.noises = thetas, noises
 
     def copy(self) -> TaskPosteriors:
         """Return a copy that later learning does not change."""
@@ -142,17 +147,17 @@ class TaskPosteriors:
         twin.weights = twin_posteriors
         return twin
 
-    def saved(self) -> Part:
-        """Return what a checkpoint holds of them, besides the prior."""
+    def saved(self, n_tasks: int) -> Part:
+        """Return what a checkpoint holds of the first tasks, besides the prior."""
         arrays = {
-            "directions": self.directions,
             "thetas": self.thetas,
             "noises": self.noises,
             "means": self.weights.means,
             "roots": self.weights.roots,
             "log_volumes": self.weights.log_volumes,
         }
-        return Part({}, arrays)
+        first = {name: values[:n_tasks] for name, values in arrays.items()}
+        return Part({"all_directions": self.batch.dim}, {"directions": self.directions, **first})
 
     @classmethod
     def read(cls, reader: Reader, *, n_tasks: int, prior: DecomposedPrior) -> TaskPosteriors:
@@ -160,7 +165,10 @@ class TaskPosteriors:
         directions = reader.doubles("directions", (None, len(prior.coordinates.matrix)))
         if not 0 < len(directions) <= prior.coordinates.dim:
             raise refused(f"{len(directions)} directions, there are {prior.coordinates.dim}")
-        found = cls(n_tasks=n_tasks, prior=prior, directions=len(directions))
+        most = reader.plain("all_directions")  # None in older files, where it follows from n_tasks
+        if most is not None and not len(directions) <= int(most) <= prior.coordinates.dim:
+            raise refused(f"{most} as posteriors.all_directions")
+        found = cls(n_tasks=n_tasks, prior=prior, directions=len(directions), most=most)
         found.directions = directions
         found.thetas = reader.doubles("thetas", found.thetas.shape)
         found.noises = reader.doubles("noises", found.noises.shape)
@@ -209,31 +217,36 @@ class TaskPosteriors:
         """Return the expected rewards of the arms, (m, K), up to a constant per task."""
         return np.asarray(np.einsum("mkd,md->mk", arms, self.thetas[tasks, :-1]))
 
-    def greedy(self, tasks: Codes, arms: Floats, counts: Codes, known: float) -> tuple[Codes, bool]:
+    def greedy(
+        self, tasks: Codes, arms: Floats, counts: Codes, highest: float
+    ) -> tuple[Codes, bool]:
         """Return the best arm of each request, (m,), or -1 where arms may have to be sampled.
 
-        That is where a task has no rewards, or where it has n and more than ``known / n`` of the
-        prior variance of any arm is left. Of arms that are equally good the first is taken. The
-        second result tells whether any is -1.
+        That is where a task has no rewards, or where greedy decisions neglect an arm that is worth
+        trying. Of arms that are equally good the first is taken. The second result tells whether
+        any is -1.
 
         Parameters
         ----------
         counts : (T,)
             Rewards per task, of all tasks.
+        highest : float
+            Highest reward so far.
         """
         if COMPILED:
             chosen = np.empty(len(tasks), np.int64)
-            phi = np.ascontiguousarray(arms, np.float64)
+            phi = arms if is_plain(arms) else np.ascontiguousarray(arms, np.float64)
             left = _posterior.greedy(
                 *(self.weights.roots, self.thetas, self.noises, self.directions),
                 *(counts, tasks, phi, chosen),
-                *(known, self.prior.noise, self.residual_variance),
+                *(config.REPEAT_RATIO, self.prior.noise, self.residual_variance, highest),
             )
             return chosen, left > 0
-        beliefs, n = self.beliefs(tasks, arms), counts[tasks, None]
-        most = known / np.maximum(n, 1) * beliefs.prior_variances
-        unknown = (n == 0) | ((n > known) & (beliefs.variances > most))
-        left = unknown.any(axis=1)
+        beliefs, n = self.beliefs(tasks, arms), counts[tasks]
+        variances, tops = beliefs.variances, highest - self.thetas[tasks, -1]
+        tried = worth_trying(beliefs.values, variances, n, tops)
+        tried &= neglected_shares(beliefs, variances) > 0
+        left = (n == 0) | tried.any(axis=1)
         return np.where(left, -1, beliefs.values.argmax(axis=1)), bool(left.any())
 
     def beliefs(self, tasks: Codes, arms: Floats) -> Beliefs:
@@ -241,11 +254,13 @@ class TaskPosteriors:
         Z = arms @ self.directions.T[:-1] + self.directions[:, -1]
         residual = np.sqrt(np.maximum(0, self.noises[tasks] - self.prior.noise))
         before = np.einsum("mkq,mkq->mk", Z, Z) + self.residual_variance
+        factors = self.weights.covariance_factors(tasks, Z)
         return Beliefs(
             values=self.values(tasks, arms),
-            factors=self.weights.covariance_factors(tasks, Z),
+            factors=factors,
             residual_std=np.broadcast_to(residual[:, None], before.shape).copy(),
             prior_variances=before,
+            unseen_variances=self.weights.unseen_variances(tasks, factors) + residual[:, None] ** 2,
         )
 
     def predict_errors(self, tasks: Codes, F: Doubles) -> tuple[Doubles, Doubles]:
@@ -273,17 +288,3 @@ class TaskPosteriors:
         """The largest feature or reward whose square can be computed in the directions."""
         scale = self.directions.size * (self.directions**2).sum() / self.prior.noise
         return float(np.sqrt(SQUARE_LIMIT / max(1.0, scale)))
-
-
-def _affordable_directions(n_tasks: int, most: int) -> int:
-    """Return how many directions there is memory for, with so many tasks."""
-    numbers = config.POSTERIOR_BYTES / 8 / n_tasks
-    fitting = int(np.sqrt(2 * numbers + 2.25) - 1.5)
-    return min(most, max(config.FEWEST_DIRECTIONS, fitting))
-
-
-def _useful_directions(prior: DecomposedPrior, most: int) -> int:
-    """Return in how many directions rewards move thetas between two refits."""
-    if not prior.rank:
-        return most
-    return min(most, config.DIRECTIONS_PER_SHARED * prior.rank + config.EXTRA_DIRECTIONS)

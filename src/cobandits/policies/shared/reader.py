@@ -56,7 +56,7 @@ class Reader:
         values = self._fitting(name, shape, "i")
         if values.min(initial=least) < least:
             raise refused(f"{values.min()} in {self._full(name)}, the least is {least}")
-        if values.max(initial=least) >= below:
+        if values.size and values.max() >= below:
             raise refused(f"{values.max()} in {self._full(name)}, which are below {below}")
         return np.ascontiguousarray(values, np.int64)
 

@@ -14,7 +14,15 @@ from cobandits.kernels import chunks
 from cobandits.policies.gaussian import GaussianPosteriors
 from cobandits.policies.shared import config
 
-__all__ = ["Basis", "FullBasis", "Projected", "ReducedBasis", "basis_of"]
+__all__ = [
+    "Basis",
+    "FullBasis",
+    "Projected",
+    "ReducedBasis",
+    "affordable_directions",
+    "basis_of",
+    "useful_directions",
+]
 
 Doubles = NDArray[np.float64]
 
@@ -128,6 +136,20 @@ def basis_of(root: Doubles, second_moment: Doubles, q: int) -> FullBasis | Reduc
         second_moment=L.T @ inner @ L,
         residual_moment=(outer + outer.T) / 2,
     )
+
+
+def affordable_directions(n_tasks: int, most: int) -> int:
+    """Return how many directions there is memory for, with so many tasks."""
+    numbers = config.POSTERIOR_BYTES / 8 / n_tasks
+    fitting = int(np.sqrt(2 * numbers + 2.25) - 1.5)
+    return min(most, max(config.FEWEST_DIRECTIONS, fitting))
+
+
+def useful_directions(rank: int, most: int) -> int:
+    """Return in how many directions rewards move thetas between two refits."""
+    if not rank:
+        return most
+    return min(most, config.DIRECTIONS_PER_SHARED * rank + config.EXTRA_DIRECTIONS)
 
 
 def _upper_root(X: Doubles) -> Doubles:

@@ -139,6 +139,11 @@ class RowStore:
         slots[tasks] = DROPPED
         return replace(self, slots=slots)
 
+    def with_tasks(self, n_tasks: int) -> RowStore:
+        """Return the store for so many tasks in all, of which the last are new."""
+        new = np.full(n_tasks - len(self.slots), NEW)
+        return replace(self, slots=np.concatenate([self.slots, new]))
+
     def with_room(self, n_rows: int) -> RowStore:
         """Return the store with memory for ``n_rows`` more, so that adding them is fast."""
         capacity = self.used + n_rows

@@ -50,15 +50,16 @@ def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
     found = {_NAMES[name]: values for name, values in arrays.items() if name in _NAMES}
     contest, learned = header["contest"], header["learned"]
     parts: Header = {
-        "setting": header["setting"],
+        "setting": {**header["setting"], "labels": False, "on_change": "start-over"},  # as then
         "state": {
             **{name: header[name] for name in ("rewards", "seen", "due", "changes")},
             "range": (header["lowest"], header["highest"]) if learned else None,
+            "return_evidence": 0.0,
         },
         "drift": header["alarm"],
         "store": {},
         "pending": {},
-        "posteriors": {},
+        "posteriors": {"all_directions": None},
         "selector": {
             "hyperparameters": {
                 "shrinkage_pseudo_tasks": contest["isotropic"],
@@ -68,11 +69,14 @@ def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
             **header.get("sharing", {}),
         },
         "prior": header.get("prior", {}),
-        "estimate": {"status": header.get("status")},
+        "estimate": {"status": header.get("status"), "n_tasks": len(arrays["counts"])},
     }
     if learned:  # there was no mean
         found["prior.mean"] = found["selector.mean"] = np.zeros(len(arrays["variances"]))
     found["store.dropped"] = _given_up(arrays)
+    if not learned and not arrays["counts"].any():  # no task has had rewards
+        found["state.counts"] = found["state.full_counts"] = np.zeros(0, np.int64)
+    found["state.tasks"] = np.arange(len(found["state.counts"]))
     return parts, found
 
 

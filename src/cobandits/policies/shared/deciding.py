@@ -1,0 +1,85 @@
+"""How the shared policy decides, given its state; nothing that has been learned changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.policies.propensities import draw, greedy
+from cobandits.policies.shared.beliefs import Beliefs
+from cobandits.policies.shared.exploration import (
+    RULES,
+    Experience,
+    Explore,
+    chosen_probabilities,
+    sampled_values,
+    scaled,
+    winning_probabilities,
+    with_floor,
+)
+from cobandits.policies.shared.posteriors import TaskPosteriors
+from cobandits.policies.shared.state import State
+
+__all__ = ["choose", "probabilities"]
+
+Floats = NDArray[np.floating]
+Codes = NDArray[np.int64]
+
+
+def choose(
+    state: State,
+    places: Codes,
+    arms: Floats,
+    rng: np.random.Generator,
+    *,
+    explore: Explore,
+    floor: float,
+) -> tuple[Codes, Floats | Callable[[], Floats]]:
+    """Return the chosen arms, (m,), and their probabilities, (m,), or what computes these."""
+    posteriors, (m, K) = state.posteriors, arms.shape[:2]
+    if posteriors is None or explore == "never":
+        return draw(probabilities(state, places, arms, explore=explore, floor=floor), rng)
+    if explore == "needed" and state.lowest != state.highest:
+        best, others = posteriors.greedy(places, arms, state.counts, state.highest)
+    else:
+        best, others = np.full(m, -1), m > 0
+    chosen, beliefs = best, None
+    if others:
+        sampled = best < 0
+        beliefs = _beliefs(state, posteriors, places[sampled], arms[sampled], explore)
+        chosen = best.copy()
+        chosen[sampled] = sampled_values(beliefs, rng).argmax(axis=1)
+    if floor:
+        chosen = np.where(rng.random(m) < floor, rng.integers(K, size=m), chosen)
+    return chosen, partial(chosen_probabilities, best, beliefs, chosen, floor, K)
+
+
+def probabilities(
+    state: State, places: Codes, arms: Floats, *, explore: Explore, floor: float
+) -> Floats:
+    """Return the probabilities of all arms, (m, K)."""
+    posteriors, (m, K) = state.posteriors, arms.shape[:2]
+    if posteriors is None:
+        return np.full((m, K), 1 / K)
+    if explore == "never":
+        return with_floor(greedy(posteriors.values(places, arms)), floor, K)
+    beliefs = _beliefs(state, posteriors, places, arms, explore)
+    shares = np.stack([winning_probabilities(beliefs, np.full(m, k)) for k in range(K)], axis=1)
+    return with_floor(shares / shares.sum(axis=1, keepdims=True), floor, K)
+
+
+def _beliefs(
+    state: State, posteriors: TaskPosteriors, places: Codes, arms: Floats, explore: Explore
+) -> Beliefs:
+    """Return the beliefs to sample with, under the exploration rule."""
+    beliefs = posteriors.beliefs(places, arms)
+    experience = Experience(
+        counts=state.counts[places],
+        tops=state.highest - posteriors.thetas[places, -1],
+        rewards_differ=state.lowest != state.highest,
+        calibration=state.detector.calibration,
+    )
+    return scaled(beliefs, RULES[explore](beliefs, experience))

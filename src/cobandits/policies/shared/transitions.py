@@ -1,0 +1,241 @@
+"""From one state to the next: rewards are stored and tested for drift, and the prior is learned.
+
+All is computed aside and returned as another state, which the policy takes in one assignment:
+:func:`absorb` stores pending rewards and tests them for drift, :func:`refit` learns the prior
+again. So an error or an interrupt leaves the state as it was; only thetas that ``absorb`` learns
+again are written in place, at its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.errors import DataError
+from cobandits.estimate import Estimate, Status
+from cobandits.policies.shared import config
+from cobandits.policies.shared.carry_over import carry_over
+from cobandits.policies.shared.change import return_evidence
+from cobandits.policies.shared.drift import DriftDetector
+from cobandits.policies.shared.empirical_bayes import DecomposedPrior, fit_em
+from cobandits.policies.shared.pending import Pending
+from cobandits.policies.shared.posteriors import TaskPosteriors
+from cobandits.policies.shared.state import Refit, Snapshot, State
+from cobandits.policies.task_index import TaskIndex
+
+__all__ = ["absorb", "refit", "undone"]
+
+Codes = NDArray[np.int64]
+
+
+def absorb(state: State) -> State:
+    """Return the state with its pending rewards stored and tested for drift.
+
+    Where a task has had a quarter more rewards, and a few, since its theta was last learned in all
+    directions, it is learned so again. If all tasks ask equally often, a refit comes first.
+    """
+    news = Pending.joined(state.pending)
+    following = _compared(state, news)
+    other = _after_change(state, following, news, n_new=0)
+    if other is not None:
+        return other
+    _relearn_grown(following, news.tasks)
+    return following
+
+
+def refit(snapshot: Snapshot) -> Refit:
+    """Learn the prior from the stored rows and the new ones, and all posteriors under it.
+
+    If the rewards say that tasks have changed, all is learned from the pending and the new ones
+    alone. A pure function of the snapshot: it gives the same bits in any thread.
+    """
+    state, news, n_new = snapshot.state, snapshot.news, snapshot.n_new
+    following = _compared(state, news)
+    found = _after_change(state, following, news, n_new=n_new)
+    if found is None:
+        found = _refitted(following, news, n_new)
+    return Refit(found, state.rewards, snapshot.origin)
+
+
+def _compared(state: State, news: Pending) -> State:
+    """Return the state after drift detection, scoring candidates, and storing rows."""
+    detector, store, posteriors = state.detector, state.store, state.posteriors
+    if posteriors is not None:
+        n_active = int(np.count_nonzero(state.counts))
+        detector = detector.after(news.tasks, news.squares, news.expected, n_active=n_active)
+    selector = state.selector.scored(store.slots[news.tasks], news.rows)
+    following = replace(
+        state,
+        detector=detector,
+        selector=selector,
+        store=store.added(news.tasks, news.rows),
+        pending=[],
+        n_pending=0,
+    )
+    if detector.raised and state.on_change == "alert":
+        following.detector = DriftDetector()
+        following.changes = (*state.changes, state.rewards - state.n_pending)
+    _compare_with_kept(following, news)
+    return following
+
+
+def _compare_with_kept(state: State, news: Pending) -> None:
+    """Weigh whether the state from before a change predicts better, or drop it when it is old."""
+    kept = state.before
+    if kept is None:
+        return
+    theirs = _predicted_by(kept, news)
+    gain = return_evidence(news.squares, theirs.squares, float(kept.detector.baseline[0]))
+    state.return_evidence = max(0.0, state.return_evidence + gain)
+    if state.seen >= kept.seen:
+        state.before, state.return_evidence = None, 0.0
+
+
+def _predicted_by(kept: State, news: Pending) -> Pending:
+    """Return the same rewards with the errors of a kept state; later tasks are new to it."""
+    assert kept.posteriors is not None
+    places = np.minimum(news.tasks, len(kept.tasks))
+    squares, expected = kept.posteriors.predict_errors(places, news.rows)
+    return news._replace(squares=squares, expected=expected)
+
+
+def _extended(kept: State, state: State) -> State:
+    """Return a kept state with room for the tasks that have come since."""
+    assert kept.posteriors is not None
+    found = replace(kept, tasks=state.tasks.copy(), posteriors=kept.posteriors.copy())
+    found.grow(len(found.tasks))
+    return found
+
+
+def _after_change(state: State, following: State, news: Pending, *, n_new: int) -> State | None:
+    """Return the state after a change of the tasks, or None where ``following`` shows none."""
+    if following.before is not None and following.return_evidence > config.RETURN_THRESHOLD:
+        theirs, kept = _predicted_by(following.before, news), _extended(following.before, state)
+        found = _refitted(_compared(kept, theirs), theirs, len(news.tasks))
+        onset = 0
+    elif following.detector.raised:
+        fresh = State.fresh(
+            dim=state.store.width - 2,
+            reserved=state.reserved,
+            tasks=state.tasks.copy(),
+            on_change=state.on_change,
+        )
+        onset = state.detector.onset(news.squares, news.expected)
+        recent = news.part(slice(onset, None))
+        found = _refitted(_compared(fresh, recent), recent, len(recent.tasks))
+        found.before = _kept(state, news, n_new, onset) if state.on_change == "adapt" else None
+    else:
+        return None
+    changes = (*state.changes, state.rewards - state.n_pending + onset)
+    return replace(found, rewards=state.rewards + n_new, changes=changes)
+
+
+def _kept(state: State, news: Pending, n_new: int, onset: int) -> State:
+    """Return what to keep from before a change: the state without it, or the one that it keeps.
+
+    That is the one that has learned more. Where rewards are broken twice, the good state stays.
+    """
+    if state.before is not None and state.before.seen >= state.seen:
+        return state.before
+    assert state.posteriors is not None
+    learned = len(news.tasks) - n_new  # of the news, in place
+    counts, posteriors = state.counts.copy(), state.posteriors.copy()
+    old = news.part(slice(onset))
+    np.subtract.at(counts, news.tasks[:learned], 1)
+    np.add.at(counts, old.tasks, 1)
+    store = state.store.added(old.tasks, old.rows)
+    slots = store.slots[np.unique(news.tasks)]
+    posteriors.relearn(store, slots[slots >= 0])
+    return replace(
+        state,
+        store=store,
+        posteriors=posteriors,
+        counts=counts,
+        full_counts=np.minimum(state.full_counts, counts),
+        seen=int(counts.sum()),
+        pending=[],
+        n_pending=0,
+        before=None,
+        return_evidence=0.0,
+    )
+
+
+def undone(state: State) -> State | None:
+    """Return the state from before the last change, None where there is none."""
+    if state.before is None:
+        return None
+    return replace(state.before, rewards=state.rewards, changes=(*state.changes, state.rewards))
+
+
+def _refitted(state: State, news: Pending, n_new: int) -> State:
+    """Return the state with a prior learned from its rows; counts the last ``n_new`` of news."""
+    seen = state.seen + n_new
+    due = int(np.ceil(seen * config.REFIT_GROWTH))
+    store = state.store.compressed(config.COMPRESSION * state.store.width).sorted()
+    best = state.selector.best()
+    try:
+        fit = fit_em(store, state.selector.prior, best)
+        selector = state.selector.following(best, fit)
+        posteriors = TaskPosteriors.of(store, DecomposedPrior.of(fit.under(best)))
+        _learn_dropped(posteriors, state, store.dropped, news, n_new)
+    except np.linalg.LinAlgError as error:
+        raise DataError(
+            f"features or rewards differ too much in size to be learned from ({error}); "
+            "scale them to about 1"
+        ) from error
+    following = replace(
+        state,
+        store=store.with_room(max(0, min(due - seen, store.most - store.used))),
+        selector=selector,
+        posteriors=posteriors,
+        estimate=_estimate(posteriors, state.tasks),
+        counts=state.counts.copy(),
+        due=due,
+        rewards=state.rewards + n_new,
+    )
+    following.count(news.tasks[-n_new:], news.rows[-n_new:, -1])
+    following.full_counts = following.counts.copy()
+    return following
+
+
+def _learn_dropped(
+    posteriors: TaskPosteriors, state: State, dropped: Codes, news: Pending, n_new: int
+) -> None:
+    """Carry over the posteriors of dropped tasks, and teach them their new rewards."""
+    if not len(dropped):
+        return
+    if state.posteriors is not None:
+        known = dropped[state.posteriors.weights.log_volumes[dropped] > 0]
+        carry_over(posteriors, state.posteriors, known)
+    unlearned = np.flatnonzero(np.isin(news.tasks[-n_new:], dropped)) - n_new
+    posteriors.learn(news.tasks[unlearned], news.rows[unlearned])
+
+
+def _relearn_grown(state: State, tasks: Codes) -> None:
+    """Learn thetas in all directions where tasks have had many more rewards since last time."""
+    posteriors, store, counts = state.posteriors, state.store, state.counts
+    if posteriors is None or not posteriors.is_reduced:
+        return
+    enough = config.REFIT_GROWTH * state.full_counts[tasks] + config.EXTRA_REWARDS
+    grown = np.unique(tasks[counts[tasks] > enough])
+    if len(grown):
+        slots = np.sort(store.slots[grown])
+        slots = slots[slots >= 0]
+        relearned, found = store.tasks[slots], list(posteriors.relearned(store, slots))
+        for part in found:  # in place, now that nothing is left to fail
+            posteriors.set_part(part)
+        state.full_counts[relearned] = counts[relearned]
+
+
+def _estimate(posteriors: TaskPosteriors, tasks: TaskIndex) -> Estimate:
+    """Return the thetas of all tasks, without intercepts; the widest directions come first."""
+    thetas = posteriors.thetas[: len(tasks), :-1]
+    basis, _ = np.linalg.qr(posteriors.batch.root[:-1, ::-1])
+    return Estimate(
+        basis=basis,
+        weights=basis.T @ thetas.T,
+        labels=tasks.tasks,
+        status=Status(outcome="converged", message="prior learned", iterations=1),
+    )
