@@ -9,6 +9,7 @@ import typer
 import cobandits
 from cobandits.cli.data import data
 from cobandits.cli.estimate import estimate
+from cobandits.cli.evaluate import evaluate
 from cobandits.cli.fit import fit
 from cobandits.cli.options import with_options
 from cobandits.cli.reproduce import reproduce
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command(no_args_is_help=True)(fit)
 app.command()(with_options(estimate))
 app.command()(with_options(simulate))
+app.command(no_args_is_help=True)(with_options(evaluate))
 app.command(no_args_is_help=True)(run)
 app.command()(reproduce)
 app.add_typer(data, name="data")

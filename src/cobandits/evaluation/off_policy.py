@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimators import Estimator, LowRank
 from cobandits.evaluation.methods import ROUNDING, Jackknife, Method, Part, Terms, terms_of
-from cobandits.evaluation.models import Models, OwnModel, Weighed
+from cobandits.evaluation.models import Models, OwnModel, Weighed, WeightedLog
 from cobandits.evaluation.shrinkage import is_shrunken
 from cobandits.intervals import t_factor
 from cobandits.logs import Log
@@ -25,6 +25,7 @@ Floats = NDArray[np.floating]
 
 METHODS: tuple[Method, ...] = get_args(Method)
 _USUAL: tuple[Method, ...] = ("ips", "snips", "dm", "dr")
+_WHOLE = Part(slice(None), slice(None))
 _NUMBERS = 2**21  # that a chunk of requests may need, about
 _LEAST = 1e-100  # logged probability; squares of weights must be finite
 
@@ -90,16 +91,10 @@ def evaluate(
     rng
         Deals the rows to folds and groups.
     """
-    weighed = weigh(target, log, predictions)
-    return evaluate_weighed(
-        weighed,
-        methods=methods,
-        estimator=estimator,
-        parameters=parameters,
-        level=level,
-        rng=rng,
-        per_task=False,
-    ).overall
+    found = _terms(
+        weigh(target, log, predictions), methods, estimator, parameters or {}, level, rng
+    )
+    return found.values(_WHOLE, level)
 
 
 def evaluate_weighed(
@@ -110,7 +105,6 @@ def evaluate_weighed(
     parameters: Mapping[Method, float] | None = None,
     level: float = 0.95,
     rng: RandomSource = None,
-    per_task: bool = True,
 ) -> Values:
     """Estimate the mean reward as :func:`evaluate` does, over all decisions and per task.
 
@@ -127,23 +121,43 @@ def evaluate_weighed(
     >>> values.overall["ips"].value, values.tasks["site"]["ips"].value
     (2.0, 3.0)
     """
-    given = parameters or {}
-    _check(weighed, methods, given, level)
-    case, rare = weighed.sorted(), weighed.rare_arms()
-    models = Models(case, LowRank(ridge="auto") if estimator is None else estimator, rng)
-    found = {m: terms_of(m, case, models, given.get(m)) for m in dict.fromkeys(methods)}
-
-    def values(part: Part, more: tuple[str, ...]) -> dict[Method, Value]:
-        return {m: _value(m, terms, part, level, more) for m, terms in found.items()}
-
-    whole, offsets = Part(slice(None), slice(None)), case.rows.offsets.tolist()
-    tasks = [Part(slice(*offsets[t : t + 2]), slice(t, t + 1)) for t in range(case.rows.n_tasks)]
+    found = _terms(weighed, methods, estimator, parameters or {}, level, rng)
+    offsets = found.case.rows.offsets.tolist()
     codes = np.unique(weighed.codes).tolist()
-    named = [weighed.labels[code] if weighed.labels else code for code in codes]
     return Values(
-        overall=values(whole, rare),
-        tasks={name: values(part, ()) for name, part in zip(named, tasks, strict=True) if per_task},
+        overall=found.values(_WHOLE, level),
+        tasks={
+            weighed.labels[code] if weighed.labels else code: found.values(
+                Part(slice(*offsets[t : t + 2]), slice(t, t + 1)), level
+            )
+            for t, code in enumerate(codes)
+        },
     )
+
+
+class _Found(NamedTuple):
+    case: WeightedLog
+    terms: dict[Method, Terms | Jackknife]
+    rare: tuple[str, ...]  # on arms that the log hardly chose; said of the whole
+
+    def values(self, part: Part, level: float) -> dict[Method, Value]:
+        more = self.rare if part is _WHOLE else ()
+        return {m: _value(m, terms, part, level, more) for m, terms in self.terms.items()}
+
+
+def _terms(
+    weighed: Weighed,
+    methods: Sequence[Method],
+    estimator: Estimator | None,
+    parameters: Mapping[Method, float],
+    level: float,
+    rng: RandomSource,
+) -> _Found:
+    _check(weighed, methods, parameters, level)
+    case = weighed.sorted()
+    models = Models(case, LowRank(ridge="auto") if estimator is None else estimator, rng)
+    terms = {m: terms_of(m, case, models, parameters.get(m)) for m in dict.fromkeys(methods)}
+    return _Found(case, terms, weighed.rare_arms())
 
 
 def _value(
