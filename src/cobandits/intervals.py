@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 __all__ = ["t_factor", "t_interval"]
@@ -18,9 +19,7 @@ def t_factor(freedom: int, level: float = _LEVEL) -> float:
     >>> round(t_factor(4), 2), round(t_factor(10**9), 2)
     (2.78, 1.96)
     """
-    from scipy.special import stdtrit  # slow to import, and seldom needed
-
-    return float(stdtrit(freedom, (1 + level) / 2))
+    return float(scipy.special.stdtrit(freedom, (1 + level) / 2))
 
 
 def t_interval(trials: Floats) -> tuple[Floats, Floats]:

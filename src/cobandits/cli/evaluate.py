@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Hashable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -207,7 +208,7 @@ def _write(judged: Judged, per_task: bool, file: Path, out: Path) -> Path:
     for caption, groups in _pictures(judged, per_task).items():
         stem = out / caption.lower().replace(" ", "-")
         with writing(out):
-            plots.save(plots.intervals(groups, judged.setting), stem)
+            plots.save(plots.intervals(groups, textwrap.fill(judged.setting, 95)), stem)
         figures[caption] = stem
     title = f"What policies would have earned: {file.name}"
     page = write_experiment(

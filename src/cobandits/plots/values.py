@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from cobandits.plots.looks import nth_look
-from cobandits.plots.style import GREY, ink, new_figure, note, style
+from cobandits.plots.style import ink, new_figure, note, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -83,8 +83,10 @@ def _name_groups(
         axes.annotate(
             name,
             (0.0, places[first] - 1),
+            xytext=(5, 0),
             xycoords=axes.get_yaxis_transform(),
-            color=ink(nth_look(g).colour if g < len(groups) else GREY),
+            textcoords="offset points",
+            color=ink(nth_look(g).colour),
             va="center",
             fontweight="bold",
         )
