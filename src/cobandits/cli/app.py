@@ -15,6 +15,7 @@ from cobandits.cli.options import with_options
 from cobandits.cli.reproduce import reproduce
 from cobandits.cli.run import run
 from cobandits.cli.simulate import simulate
+from cobandits.kernels import COMPILED
 
 __all__ = ["app"]
 
@@ -39,5 +40,6 @@ def _root(
 ) -> None:
     """Learn many related tasks together: theta = basis x weights, one basis for all tasks."""
     if version:
-        print(f"cobandits {cobandits.__version__}")
+        slow = "" if COMPILED else " (without compiled passes, which is slower: no C compiler?)"
+        print(f"cobandits {cobandits.__version__}{slow}")
         raise typer.Exit
