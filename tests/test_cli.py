@@ -609,8 +609,16 @@ def test_predict_refuses(run: Run, rows: Path, tmp_path: Path) -> None:
 # ---- the command itself
 
 
-def test_version_and_help(run: Run) -> None:
-    assert run("--version").out == f"cobandits {cobandits.__version__}\n"
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_version_says_if_compiled_passes_are_missing(
+    run: Run, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    monkeypatch.setattr("cobandits.cli.app.COMPILED", compiled)
+    more = "" if compiled else " (without compiled passes, which is slower: no C compiler?)"
+    assert run("--version").out == f"cobandits {cobandits.__version__}{more}\n"
+
+
+def test_help(run: Run) -> None:
     for command in ([], ["fit"], ["estimate"]):
         result = run(*command, "--help")
         assert result.code == 0
@@ -620,7 +628,7 @@ def test_version_and_help(run: Run) -> None:
 @pytest.mark.parametrize("package", ["typer", "rich"])
 def test_a_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    refused(run("--help"), [package, "pip install 'cobandits[cli]'"])
+    refused(run("--help"), [package, "pip install 'cobandits[cli]'", "pip install '.[cli]'"])
 
 
 def test_missing_matplotlib_is_told_before_the_fit(

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
-__all__ = ["t_interval"]
+__all__ = ["t_factor", "t_interval"]
 
 Floats = NDArray[np.float64]
 
 _LEVEL = 0.95
+
+
+def t_factor(freedom: int, level: float = _LEVEL) -> float:
+    """Return half the width of a t-interval, in standard errors.
+
+    >>> round(t_factor(4), 2), round(t_factor(10**9), 2)
+    (2.78, 1.96)
+    """
+    return float(scipy.special.stdtrit(freedom, (1 + level) / 2))
 
 
 def t_interval(trials: Floats) -> tuple[Floats, Floats]:
@@ -27,4 +36,4 @@ def t_interval(trials: Floats) -> tuple[Floats, Floats]:
     if n == 1:
         return mean, np.zeros_like(mean)
     error = trials.std(axis=0, ddof=1) / np.sqrt(n)
-    return mean, np.asarray(stdtrit(n - 1, (1 + _LEVEL) / 2) * error)
+    return mean, np.asarray(t_factor(n - 1) * error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 __all__ = [

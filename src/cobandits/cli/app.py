@@ -9,12 +9,14 @@ import typer
 import cobandits
 from cobandits.cli.data import data
 from cobandits.cli.estimate import estimate
+from cobandits.cli.evaluate import evaluate
 from cobandits.cli.fit import fit
 from cobandits.cli.options import with_options
 from cobandits.cli.predict import predict
 from cobandits.cli.reproduce import reproduce
 from cobandits.cli.run import run
 from cobandits.cli.simulate import simulate
+from cobandits.kernels import COMPILED
 
 __all__ = ["app"]
 
@@ -28,6 +30,7 @@ app.command(no_args_is_help=True)(with_options(fit))
 app.command(no_args_is_help=True)(predict)
 app.command()(with_options(estimate))
 app.command()(with_options(simulate))
+app.command(no_args_is_help=True)(with_options(evaluate))
 app.command(no_args_is_help=True)(run)
 app.command()(reproduce)
 app.add_typer(data, name="data")
@@ -39,5 +42,6 @@ def _root(
 ) -> None:
     """Learn many related tasks together: theta = basis x weights, one basis for all tasks."""
     if version:
-        print(f"cobandits {cobandits.__version__}")
+        slow = "" if COMPILED else " (without compiled passes, which is slower: no C compiler?)"
+        print(f"cobandits {cobandits.__version__}{slow}")
         raise typer.Exit

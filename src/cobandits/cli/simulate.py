@@ -20,7 +20,7 @@ from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
 from cobandits.lab import Candidate, Experiment, told_rank
 
-__all__ = ["simulate"]
+__all__ = ["parsed_policy", "simulate"]
 
 Scalar = str | int | float | bool | None
 
@@ -223,10 +223,16 @@ def _option(parameter: str) -> str:
 
 
 def _candidate(text: str) -> Candidate:
+    name, parameters = parsed_policy(text)
+    label = str(parameters.pop("label", text))
+    return Candidate(name=name, label=label, parameters=parameters)
+
+
+def parsed_policy(text: str) -> tuple[str, dict[str, Scalar]]:
     """Parse the option of a policy: ``name`` or ``name:key=value,key=value``.
 
-    >>> _candidate("thompson:scale=0.01,ridge=1").parameters
-    {'scale': 0.01, 'ridge': 1}
+    >>> parsed_policy("thompson:scale=0.01,ridge=1")
+    ('thompson', {'scale': 0.01, 'ridge': 1})
     """
     name, colon, rest = text.partition(":")
     parameters: dict[str, Scalar] = {}
@@ -239,8 +245,7 @@ def _candidate(text: str) -> Candidate:
         if key in parameters:
             raise ConfigurationError(f"--policy {text} gives {key} twice")
         parameters[key] = _value(value)
-    label = str(parameters.pop("label", text))
-    return Candidate(name=name, label=label, parameters=parameters)
+    return name, parameters
 
 
 def _value(text: str) -> Scalar:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts are loaded when they are first used
 
 from cobandits.estimate import Estimate
 from cobandits.estimators.base import Estimator, HistoryWriter, Solution, solved_directly

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dtrtrs
 
 from cobandits.estimate import Status
 from cobandits.estimators.base import HistoryWriter, ended
@@ -174,6 +174,7 @@ class _Memory:
     def _two_loops(self, g: Floats, inverse: _Inverse) -> Floats:
         """Return the result of the two-loop recursion, with each loop as a triangular system."""
         S, Y, R = self.steps, self.changes, self.products
+        dtrtrs = scipy.linalg.lapack.dtrtrs
         shares = dtrtrs(R, S @ g)[0]
         p = inverse(g - shares @ Y)
         # the usual initial scaling from the last pair, but at least 1

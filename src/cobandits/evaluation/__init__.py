@@ -7,10 +7,14 @@ of a policy is estimated by
 - ``"snips"``, self-normalised: the sum of ``w y`` over that of ``w``;
 - ``"dm"``, direct method: the mean of ``sum_a pi(a) q(a)``;
 - ``"dr"``, doubly robust: the mean of ``sum_a pi(a) q(a) + w (y - q(chosen))``, where the model
-  of a row is fitted to the rows of the other folds.
+  of a row is fitted to the rows of the other folds;
+- ``"sndr"``, self-normalised dr: the weights are divided by their mean;
+- ``"switch-dr"``, ``"dros"`` and ``"sgdr"``: dr with weights that are cut off, shrunken
+  optimistically or made sub-Gaussian (:func:`cobandits.evaluation.shrinkage.shrunk`), by a
+  parameter that is given, or has the least estimated error.
 
-Intervals are by Student's t: from the terms for ips and dr, by the delta method for snips, and by
-a jackknife of 20 groups, with one fit for each, for dm.
+Intervals are by Student's t: from the terms, by the delta method for snips and sndr, and by a
+jackknife of 20 groups, with one fit for each, for dm. They leave out the bias of shrinking.
 
 >>> from cobandits.environments import Synthetic
 >>> from cobandits.policies import Random, Ridge
@@ -22,7 +26,26 @@ a jackknife of 20 groups, with one fit for each, for dm.
 """
 
 from cobandits.evaluation.methods import Method
-from cobandits.evaluation.off_policy import Value, evaluate
+from cobandits.evaluation.models import Weighed
+from cobandits.evaluation.off_policy import (
+    METHODS,
+    Value,
+    Values,
+    evaluate,
+    evaluate_weighed,
+    weigh,
+)
 from cobandits.evaluation.playing import collect, relearn
 
-__all__ = ["Method", "Value", "collect", "evaluate", "relearn"]
+__all__ = [
+    "METHODS",
+    "Method",
+    "Value",
+    "Values",
+    "Weighed",
+    "collect",
+    "evaluate",
+    "evaluate_weighed",
+    "relearn",
+    "weigh",
+]

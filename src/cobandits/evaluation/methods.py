@@ -1,38 +1,33 @@
-"""The four estimators of a policy's mean reward: ips, snips, dm and dr."""
+"""The estimators of a policy's mean reward, from the weights and the models of its log."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.estimate import Estimate
-from cobandits.estimators import Estimator
-from cobandits.tasks import TaskRows
+from cobandits.evaluation.models import Models, WeightedLog
+from cobandits.evaluation.shrinkage import Shrunken, is_shrunken, least_error, shrunk
 
-__all__ = ["Mean", "Method", "WeightedLog", "effective_rows", "mean_of"]
+__all__ = ["ROUNDING", "Jackknife", "Mean", "Method", "Part", "Terms", "effective_rows", "terms_of"]
 
 Floats = NDArray[np.floating]
-Codes = NDArray[np.int64]
-Method = Literal["ips", "snips", "dm", "dr"]
+Method = Literal["ips", "snips", "dm", "dr", "sndr", "switch-dr", "dros", "sgdr"]
 
 ROUNDING = 1e-6  # allowed in probabilities that sum to 1, and in weights of mean 1
 
-_GROUPS = 20  # of the jackknife
-_FOLDS = 5  # of the models of dr
 _FEW = 100  # effective rows below which an interval means little
 _FAR = 4.0  # standard errors of the mean weight from 1 that are not chance
+_MODEL_ALONE = "only as good as its model: compare it with dr"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class WeightedLog:
-    """A log with the weights of a target policy, sorted by task."""
+class Part(NamedTuple):
+    """The decisions of some tasks, in a log that is sorted by task."""
 
-    rows: TaskRows  # chosen arms and their rewards
-    expected: Floats  # (n, d), sum_a pi(a) phi_a: the expected arm of the target
-    weights: Floats  # (n,), pi(chosen) / p(chosen)
+    rows: slice
+    tasks: slice
 
 
 class Mean(NamedTuple):
@@ -41,94 +36,123 @@ class Mean(NamedTuple):
     value: float
     error: float  # its standard error
     freedom: int  # degrees of freedom of the standard error
+    n: int  # decisions
+    effective: float  # own decisions that would say as much
     cautions: tuple[str, ...]
 
 
-def mean_of(method: Method, case: WeightedLog, model: Estimator, rng: np.random.Generator) -> Mean:
-    """Estimate the mean reward of the target by one method."""
-    if method == "dm":
-        return _direct(case, model, rng)
-    if method == "dr":
-        return _doubly_robust(case, model, rng)
-    return _inverse_propensity(case) if method == "ips" else _self_normalised(case)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Terms:
+    """What each decision adds: the estimate is ``mean(base) + mean(moved) / mean(norm)``."""
+
+    base: Floats  # (n,), what the model says of the target
+    moved: Floats  # (n,), weighted rewards, or what of them the model missed
+    norm: Floats  # (n,), the weights where they are normalised, else 1
+    weights: Floats  # (n,), as used
+    full: Floats  # (n,), before shrinking
+    parameter: float | None = None  # of the weights, if they have one
+    trouble: tuple[str, ...] = ()  # of the model
+
+    def mean(self, part: Part) -> Mean:
+        """Return the estimate over some decisions; by the delta method where it is a ratio."""
+        base, moved, norm = (x[part.rows] for x in (self.base, self.moved, self.norm))
+        weights, n = self.weights[part.rows], len(base)
+        effective = effective_rows(weights)
+        cautions = _weight_cautions(weights, self.full[part.rows]) + self.trouble
+        if not norm.any():
+            return Mean(np.nan, np.inf, 1, n, effective, cautions)
+        ratio = float(moved.sum() / norm.sum())
+        slopes = base + (moved - ratio * norm) / norm.mean()  # derivative in each row, times n
+        error = float(np.std(slopes, ddof=1) / np.sqrt(n)) if n > 1 else np.inf
+        return Mean(float(base.mean()) + ratio, error, max(1, n - 1), n, effective, cautions)
 
 
-def _inverse_propensity(case: WeightedLog) -> Mean:
-    return _mean(case.weights * case.rows.rewards, _weight_cautions(case.weights))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Jackknife:
+    """What a model says of the target, and what those say that lack a group of rows."""
 
-
-def _self_normalised(case: WeightedLog) -> Mean:
-    w, y = case.weights, case.rows.rewards
-    ratio = float(w @ y / w.sum())
-    slopes = w * (y - ratio) / w.mean()  # derivative of the ratio in each row, times n
-    return _mean(slopes, _weight_cautions(w))._replace(value=ratio)
-
-
-def _doubly_robust(case: WeightedLog, model: Estimator, rng: np.random.Generator) -> Mean:
-    rows, terms = case.rows, np.empty(len(case.weights))
+    sums: Floats  # (1 + groups, T), of the expected rewards, by all rows and without each group
+    counts: Floats  # (1 + groups, T), of the rows
     trouble: tuple[str, ...] = ()
-    for held in _groups(rows, _FOLDS, rng):
-        fitted = model.fit(rows.select(~held), rng=rng)
-        owners = rows.owners[held]
-        missed = rows.rewards[held] - _predicted(fitted, rows.rows[held], owners)
-        terms[held] = _predicted(fitted, case.expected[held], owners)
-        terms[held] += case.weights[held] * missed
-        trouble = trouble or _trouble(fitted)
-    return _mean(terms, _weight_cautions(case.weights) + trouble)
+    parameter: None = None
+
+    def mean(self, part: Part) -> Mean:
+        """Return the estimate for some tasks, with the jackknife's error."""
+        counts = self.counts[:, part.tasks].sum(axis=1)
+        n = int(counts[0])
+        usable = counts > 0
+        sums = self.sums[:, part.tasks].sum(axis=1)
+        value, *without = (sums[usable] / counts[usable]).tolist()
+        left = len(without)
+        error = float(np.sqrt(left - 1) * np.std(without)) if n > 1 else np.inf
+        return Mean(value, error, max(1, left - 1), n, n, (_MODEL_ALONE, *self.trouble))
 
 
-def _direct(case: WeightedLog, model: Estimator, rng: np.random.Generator) -> Mean:
-    rows = case.rows
-    fitted = model.fit(rows, rng=rng)
-    value = float(_predicted(fitted, case.expected, rows.owners).mean())
-    without = []
-    for held in _groups(rows, _GROUPS, rng):
-        refitted = model.fit(rows.select(~held), rng=rng)
-        without.append(_predicted(refitted, case.expected[~held], rows.owners[~held]).mean())
-    n = len(without)
-    error = float(np.sqrt(n - 1) * np.std(without))  # the jackknife's
-    caution = "only as good as its model: compare it with dr"
-    return Mean(value, error, n - 1, (caution, *_trouble(fitted)))
+def terms_of(
+    method: Method, case: WeightedLog, models: Models, parameter: float | None
+) -> Terms | Jackknife:
+    """Return what a method makes of a log; without a parameter, that of least estimated error."""
+    if method == "dm":
+        return _direct(case, models)
+    w, ones = case.weights, np.ones(len(case.weights))
+    if method in ("ips", "snips"):
+        norm = w if method == "snips" else ones
+        nothing, paid = np.zeros_like(w), w * case.rows.rewards
+        return Terms(base=nothing, moved=paid, norm=norm, weights=w, full=w)
+    expected, missed, trouble = models.cross_fitted
+    used = w
+    if is_shrunken(method):
+        rule = cast("Shrunken", method)
+        parameter = least_error(rule, w, expected, missed) if parameter is None else parameter
+        used = shrunk(rule, w, parameter)
+        trouble = (*_bias_caution(w, used, missed), *trouble)
+    return Terms(
+        base=expected,
+        moved=used * missed,
+        norm=w if method == "sndr" else ones,
+        weights=used,
+        full=w,
+        parameter=parameter,
+        trouble=trouble,
+    )
 
 
-def _mean(terms: Floats, cautions: tuple[str, ...]) -> Mean:
-    n = len(terms)
-    error = float(np.std(terms, ddof=1) / np.sqrt(n))
-    return Mean(float(terms.mean()), error, n - 1, cautions)
+def _bias_caution(w: Floats, used: Floats, missed: Floats) -> tuple[str, ...]:
+    """Say that an interval leaves out the bias of shrinking, and how large that seems."""
+    if np.array_equal(w, used):
+        return ()
+    bias = float(np.mean((used - w) * missed))
+    return (f"weights are shrunken: the interval leaves out a bias of about {bias:+.2g}",)
 
 
-def _groups(rows: TaskRows, most: int, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
-    """Return masks, (n,) each, of groups with about as many rows of each task."""
-    n_groups = min(most, rows.n_rows)
-    dealt = rows.folds(n_groups, rng)
-    return [dealt == group for group in range(n_groups)]
-
-
-def _predicted(fitted: Estimate, features: Floats, owners: Codes) -> Floats:
-    """Return the predicted reward of each row, (m,); 0 for a task without rows in the fit."""
-    W = fitted.weights[:, owners]
-    return np.asarray(np.einsum("nr,rn->n", features @ fitted.basis, W))
-
-
-def _trouble(fitted: Estimate) -> tuple[str, ...]:
-    status = fitted.status
-    return () if status.outcome == "converged" else (f"the model's fit: {status}",)
+def _direct(case: WeightedLog, models: Models) -> Terms | Jackknife:
+    if case.own is None:
+        sums, counts, trouble = models.jackknife
+        return Jackknife(sums=sums, counts=counts, trouble=trouble)
+    expected, ones = case.own.expected, np.ones(len(case.weights))
+    nothing = np.zeros_like(expected)
+    return Terms(
+        base=expected, moved=nothing, norm=ones, weights=ones, full=ones, trouble=(_MODEL_ALONE,)
+    )
 
 
 def effective_rows(weights: Floats) -> float:
     """Return ``(sum w)^2 / sum w^2``, the number of own decisions that would say as much."""
-    return float(weights.sum() ** 2 / np.sum(weights**2))
+    squares = float(np.sum(weights**2))
+    return float(weights.sum() ** 2 / squares) if squares > 0 else 0.0
 
 
-def _weight_cautions(weights: Floats) -> tuple[str, ...]:
+def _weight_cautions(weights: Floats, full: Floats) -> tuple[str, ...]:
     """Return reasons to doubt weighted means."""
+    if not full.any():
+        return ("the target never chooses what the log chose; the rewards say nothing of it",)
     found = []
     if (effective := effective_rows(weights)) < _FEW:
         found.append(f"as uncertain as {effective:.1f} decisions of its own; log more")
-    error = float(np.std(weights, ddof=1) / np.sqrt(len(weights)))
-    if abs(weights.mean() - 1) > _FAR * error + ROUNDING:
+    error = float(np.std(full, ddof=1) / np.sqrt(len(full))) if len(full) > 1 else np.inf
+    if abs(full.mean() - 1) > _FAR * error + ROUNDING:
         found.append(
-            f"the mean weight is {weights.mean():.3g}, not 1: the target chooses what the log "
+            f"the mean weight is {full.mean():.3g}, not 1: the target chooses what the log "
             "hardly ever could, or the logged probabilities are wrong"
         )
     return tuple(found)

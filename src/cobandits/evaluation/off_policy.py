@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimators import Estimator, LowRank
-from cobandits.evaluation.methods import (
-    ROUNDING,
-    Mean,
-    Method,
-    WeightedLog,
-    effective_rows,
-    mean_of,
-)
+from cobandits.evaluation.methods import ROUNDING, Jackknife, Method, Part, Terms, terms_of
+from cobandits.evaluation.models import Models, OwnModel, Weighed, WeightedLog
+from cobandits.evaluation.shrinkage import is_shrunken
+from cobandits.intervals import t_factor
 from cobandits.logs import Log
 from cobandits.policies.base import Informed, Policy
 from cobandits.ragged import RaggedArms
-from cobandits.randomness import RandomSource, generator
-from cobandits.tasks import TaskRows
+from cobandits.randomness import RandomSource
 
-__all__ = ["Value", "evaluate"]
+__all__ = ["METHODS", "Value", "Values", "evaluate", "evaluate_weighed", "weigh"]
 
 Floats = NDArray[np.floating]
 
-_METHODS: tuple[Method, ...] = get_args(Method)
-_RARE = 10.0  # an arm is mentioned if the target chooses it this many times as often as the log
-_SHARE = 0.01  # and in more than this share of the requests
+METHODS: tuple[Method, ...] = get_args(Method)
+_USUAL: tuple[Method, ...] = ("ips", "snips", "dm", "dr")
+_WHOLE = Part(slice(None), slice(None))
 _NUMBERS = 2**21  # that a chunk of requests may need, about
 _LEAST = 1e-100  # logged probability; squares of weights must be finite
 
@@ -48,18 +42,29 @@ class Value:
     n: int  # decisions in the log
     effective_n: float  # (sum w)^2 / sum w^2: as many decisions of the target's own say as much
     cautions: tuple[str, ...] = ()  # reasons to doubt it
+    parameter: float | None = None  # that shrinks the weights, given or chosen
 
     def __str__(self) -> str:
         doubts = f" ({'; '.join(self.cautions)})" if self.cautions else ""
         return f"{self.method}: {self.value:.4g}, {self.low:.4g} to {self.high:.4g}{doubts}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Values:
+    """The mean reward of a policy by several methods, over all decisions and per task."""
+
+    overall: dict[Method, Value]
+    tasks: dict[Hashable, dict[Method, Value]]  # by number or label
+
+
 def evaluate(
     target: Policy | ArrayLike,
     log: Log,
     *,
-    methods: Sequence[Method] = _METHODS,
+    methods: Sequence[Method] = _USUAL,
     estimator: Estimator | None = None,
+    predictions: ArrayLike | None = None,
+    parameters: Mapping[Method, float] | None = None,
     level: float = 0.95,
     rng: RandomSource = None,
 ) -> dict[Method, Value]:
@@ -72,49 +77,129 @@ def evaluate(
     log : Log
         At least 2 decisions.
     methods
-        Any of ips, snips, dm and dr; see :mod:`cobandits.evaluation`.
+        Any of ips, snips, dm, dr, sndr, switch-dr, dros and sgdr; see
+        :mod:`cobandits.evaluation`.
     estimator : Estimator, optional
-        The model of rewards for dm and dr; ``LowRank(ridge="auto")`` by default.
+        The model of rewards for all but ips and snips; ``LowRank(ridge="auto")`` by default.
+    predictions : (n, K) array, optional
+        The rewards that your own model predicts, in place of an estimator. It should not have
+        seen the rewards of the log.
+    parameters
+        Of switch-dr, dros and sgdr, by method; those not given are chosen by least
+        estimated mean squared error.
     level : float
         Of the confidence intervals.
     rng
         Deals the rows to folds and groups.
     """
-    _check(log, methods, level)
-    probabilities = _probabilities(target, log)
-    case, rare = _weighted(log, probabilities), _rare_arms(log, probabilities)
-    _check_overlap(case, methods)
-    model = LowRank(ridge="auto") if estimator is None else estimator
-    means = {method: mean_of(method, case, model, generator(rng)) for method in methods}
-    return {method: _value(method, mean, case, level, rare) for method, mean in means.items()}
+    found = _terms(
+        weigh(target, log, predictions), methods, estimator, parameters or {}, level, rng
+    )
+    return found.values(_WHOLE, level)
+
+
+def evaluate_weighed(
+    weighed: Weighed,
+    *,
+    methods: Sequence[Method] = _USUAL,
+    estimator: Estimator | None = None,
+    parameters: Mapping[Method, float] | None = None,
+    level: float = 0.95,
+    rng: RandomSource = None,
+) -> Values:
+    """Estimate the mean reward as :func:`evaluate` does, over all decisions and per task.
+
+    Models and the parameters of weights are those of all tasks together.
+
+    >>> log = Log(
+    ...     tasks=["shop", "site"] * 8,
+    ...     arms=np.ones((16, 2, 1)),
+    ...     chosen=[0, 1, 1, 0] * 4,
+    ...     probabilities=np.full(16, 0.5),
+    ...     rewards=[1.0, 3.0] * 8,
+    ... )
+    >>> values = evaluate_weighed(weigh(np.full((16, 2), 0.5), log), methods=("ips",))
+    >>> values.overall["ips"].value, values.tasks["site"]["ips"].value
+    (2.0, 3.0)
+    """
+    found = _terms(weighed, methods, estimator, parameters or {}, level, rng)
+    offsets = found.case.rows.offsets.tolist()
+    codes = np.unique(weighed.codes).tolist()
+    return Values(
+        overall=found.values(_WHOLE, level),
+        tasks={
+            weighed.labels[code] if weighed.labels else code: found.values(
+                Part(slice(*offsets[t : t + 2]), slice(t, t + 1)), level
+            )
+            for t, code in enumerate(codes)
+        },
+    )
+
+
+class _Found(NamedTuple):
+    case: WeightedLog
+    terms: dict[Method, Terms | Jackknife]
+    rare: tuple[str, ...]  # on arms that the log hardly chose; said of the whole
+
+    def values(self, part: Part, level: float) -> dict[Method, Value]:
+        more = self.rare if part is _WHOLE else ()
+        return {m: _value(m, terms, part, level, more) for m, terms in self.terms.items()}
+
+
+def _terms(
+    weighed: Weighed,
+    methods: Sequence[Method],
+    estimator: Estimator | None,
+    parameters: Mapping[Method, float],
+    level: float,
+    rng: RandomSource,
+) -> _Found:
+    _check(weighed, methods, parameters, level)
+    case = weighed.sorted()
+    models = Models(case, LowRank(ridge="auto") if estimator is None else estimator, rng)
+    terms = {m: terms_of(m, case, models, parameters.get(m)) for m in dict.fromkeys(methods)}
+    return _Found(case, terms, weighed.rare_arms())
 
 
 def _value(
-    method: Method, mean: Mean, case: WeightedLog, level: float, rare: tuple[str, ...]
+    method: Method, terms: Terms | Jackknife, part: Part, level: float, more: tuple[str, ...]
 ) -> Value:
     """Return a mean with its confidence interval and all reasons to doubt it."""
-    half = float(stdtrit(mean.freedom, (1 + level) / 2)) * mean.error
-    n = len(case.weights)
+    mean = terms.mean(part)
+    half = t_factor(mean.freedom, level) * mean.error
     return Value(
         method=method,
         value=mean.value,
         low=mean.value - half,
         high=mean.value + half,
-        n=n,
-        effective_n=float(n) if method == "dm" else effective_rows(case.weights),
-        cautions=mean.cautions + rare,
+        n=mean.n,
+        effective_n=mean.effective,
+        cautions=mean.cautions + more,
+        parameter=terms.parameter,
     )
 
 
-def _weighted(log: Log, probabilities: Floats) -> WeightedLog:
+def weigh(target: Policy | ArrayLike, log: Log, predictions: ArrayLike | None = None) -> Weighed:
+    """Return what evaluation needs of a log, or of a part of one.
+
+    A log that is too large as a whole is weighed part by part, and the parts are joined.
+    """
+    _check_log(log)
+    probabilities = _probabilities(target, log)
     expected = np.empty((len(log), log.dim))
     for part in _chunks(log):
         expected[part] = _expected_arms(probabilities[part], log.arms[part])
-    weights = probabilities[np.arange(len(log)), log.chosen] / log.probabilities
-    order = np.argsort(log.codes, kind="stable")
-    features = log.features[order].astype(np.float64, copy=False)
-    rows = TaskRows.from_arrays(features, log.rewards[order], log.codes[order])
-    return WeightedLog(rows=rows, expected=expected[order], weights=weights[order])
+    return Weighed(
+        codes=log.codes,
+        labels=log.labels,
+        features=log.features,
+        rewards=log.rewards,
+        weights=probabilities[np.arange(len(log)), log.chosen] / log.probabilities,
+        expected=expected,
+        own=None if predictions is None else OwnModel.of(predictions, log, probabilities),
+        wanted=probabilities.sum(axis=0),
+        logged=np.bincount(log.chosen, minlength=log.n_arms).astype(np.float64),
+    )
 
 
 def _expected_arms(probabilities: Floats, arms: Floats | RaggedArms) -> Floats:
@@ -171,16 +256,7 @@ def _chunks(log: Log) -> list[slice]:
     return [slice(start, start + step) for start in range(0, len(log), step)]
 
 
-def _check(log: Log, methods: Sequence[Method], level: float) -> None:
-    unknown = [method for method in methods if method not in _METHODS]
-    if isinstance(methods, str) or unknown or not methods:
-        raise ConfigurationError(
-            f"methods must be some of {', '.join(_METHODS)}, got {methods!r}; give a tuple of them"
-        )
-    if not 0 < level < 1:
-        raise ConfigurationError(f"level must be between 0 and 1, got {level}")
-    if len(log) < 2:
-        raise DataError("an interval needs at least 2 decisions, the log has 1; log more")
+def _check_log(log: Log) -> None:
     if (least := log.probabilities.min()) < _LEAST:
         raise DataError(
             f"a logged probability is {least:.3g}: what is below {_LEAST} is never chosen; "
@@ -188,20 +264,33 @@ def _check(log: Log, methods: Sequence[Method], level: float) -> None:
         )
 
 
-def _check_overlap(case: WeightedLog, methods: Sequence[Method]) -> None:
-    if set(methods) != {"dm"} and not case.weights.any():
+def _check(
+    weighed: Weighed, methods: Sequence[Method], parameters: Mapping[Method, float], level: float
+) -> None:
+    unknown = [method for method in methods if method not in METHODS]
+    if isinstance(methods, str) or unknown or not methods:
+        raise ConfigurationError(
+            f"methods must be some of {', '.join(METHODS)}, got {methods!r}; give a tuple of them"
+        )
+    for method, parameter in parameters.items():
+        _check_parameter(method, parameter)
+    if not 0 < level < 1:
+        raise ConfigurationError(f"level must be between 0 and 1, got {level}")
+    if len(weighed.codes) < 2:
+        raise DataError("an interval needs at least 2 decisions, the log has 1; log more")
+    if set(methods) != {"dm"} and not weighed.weights.any():
         raise DataError(
             "the target never chooses an arm that the log chose, so the rewards say nothing of it; "
             'log decisions that explore more, or trust a model with methods=("dm",)'
         )
 
 
-def _rare_arms(log: Log, probabilities: Floats) -> tuple[str, ...]:
-    """Name the arms, by number, that the target chooses far more often than the log."""
-    logged = np.bincount(log.chosen, minlength=log.n_arms) / len(log)
-    wanted = probabilities.mean(axis=0)  # (K,)
-    return tuple(
-        f"the target chooses arm {arm} in {wanted[arm]:.0%} of the requests, "
-        f"the log in {logged[arm]:.2%}"
-        for arm in np.flatnonzero((wanted > _SHARE) & (wanted > _RARE * logged)).tolist()
-    )
+def _check_parameter(method: Method, parameter: float) -> None:
+    if not is_shrunken(method):
+        has = ", ".join(filter(is_shrunken, METHODS))
+        raise ConfigurationError(f"{method} has no parameter, got {parameter}; those with: {has}")
+    most = 1.0 if method == "sgdr" else np.inf
+    if not 0 <= parameter <= most:
+        raise ConfigurationError(
+            f"the parameter of {method} must be from 0 to {most:g}, got {parameter}"
+        )

@@ -134,13 +134,23 @@ def _environment() -> Environment:
         trim_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(cell=_cell, markdown=markdown, sign=_SIGNS.get, slug=_slug)
-    environment.tests["numeric"] = _is_numeric
+    environment.filters.update(
+        cell=_cell, markdown=markdown, numbers=_number_columns, sign=_SIGNS.get, slug=_slug
+    )
     return environment
 
 
 def _slug(text: str) -> str:
     return text.replace(" ", "-")
+
+
+def _number_columns(rows: Rows) -> set[str]:
+    """Return the columns that hold numbers, in some row at least: they are aligned right.
+
+    >>> sorted(_number_columns([{"policy": "a", "above": "best"}, {"policy": "b", "above": "+2"}]))
+    ['above']
+    """
+    return {column for row in rows for column, value in row.items() if _is_numeric(value)}
 
 
 def _is_numeric(text: str) -> bool:

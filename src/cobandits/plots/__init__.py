@@ -9,14 +9,17 @@ from cobandits.plots.fits import held_out, spectrum, task_plane
 from cobandits.plots.regret import Curves, regret, regret_and_tasks, regret_by_tasks
 from cobandits.plots.sharing import prior_spectrum, shared_and_own, shared_plane, sharing
 from cobandits.plots.style import save
+from cobandits.plots.values import Interval, intervals
 
 __all__ = [
     "Curves",
     "Errors",
+    "Interval",
     "convergence",
     "errors_by_epoch",
     "errors_by_iteration",
     "held_out",
+    "intervals",
     "prior_spectrum",
     "regret",
     "regret_and_tasks",

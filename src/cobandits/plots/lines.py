@@ -22,6 +22,7 @@ __all__ = [
     "Ends",
     "draw_line",
     "label_ends",
+    "mean_band",
     "mean_line",
     "median_line",
     "over",
@@ -38,6 +39,7 @@ MIDDLE = (0.1, 0.5, 0.9)  # quantiles: the median, and the middle 80 % of the tr
 
 _MOST_POINTS = 60  # of a line: more cannot be told apart, and make the file large
 _MOST_MARKERS = 7
+_LEAST_TRIALS = 3  # for a band
 
 
 def draw_line(
@@ -58,12 +60,25 @@ def draw_line(
     return float(middle[-1]), look.colour
 
 
+def mean_band(trials: Floats) -> tuple[Floats, Floats]:
+    """Return the mean over trials, (trial, point), and half the width of the band to draw.
+
+    There is none below three trials: the t-interval of two is 12.7 standard errors to each
+    side, and would fill the picture.
+
+    >>> [mean_band(np.array([[1.0], [2.0], [3.0]])[:n])[1].round(1).tolist() for n in (2, 3)]
+    [[0.0], [2.5]]
+    """
+    mean, half = t_interval(trials)
+    return mean, half if len(trials) >= _LEAST_TRIALS else np.zeros_like(half)
+
+
 def mean_line(axes: Axes, x: Floats, trials: Floats, name: str) -> tuple[float, str]:
     """Draw the mean over trials, (trial, point), and its 95 % interval; return the line's end.
 
     The interval does not reach below the least trial, which keeps it on a log scale.
     """
-    mean, half = t_interval(trials)
+    mean, half = mean_band(trials)
     low = np.maximum(mean - half, trials.min(axis=0))
     return _named_line(axes, x, (low, mean, mean + half), name)
 
@@ -127,7 +142,9 @@ def plain_numbers(axis: Axis) -> None:
 def over(n_trials: int) -> str:
     """Say what lines and bands are.
 
-    >>> over(1), over(3)
-    ('one trial', 'mean and 95 % interval over 3 trials')
+    >>> over(1), over(2), over(3)
+    ('one trial', 'mean over 2 trials', 'mean and 95 % interval over 3 trials')
     """
-    return f"mean and 95 % interval over {n_trials} trials" if n_trials > 1 else "one trial"
+    if n_trials < _LEAST_TRIALS:
+        return f"mean over {n_trials} trials" if n_trials > 1 else "one trial"
+    return f"mean and 95 % interval over {n_trials} trials"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.intervals import t_interval
 from cobandits.plots.lines import (
     Ends,
     draw_line,
     label_ends,
+    mean_band,
     mean_line,
     over,
     plain_numbers,
@@ -144,7 +144,7 @@ class _Line(NamedTuple):
 
 def _draw_mean(axes: Axes, trials: Floats, index: int) -> _Line:
     """Draw the mean over trials, (trial, N), and its interval, in the look of the nth line."""
-    mean, half = t_interval(trials)
+    mean, half = mean_band(trials)
     spacing = max(1, len(mean) // 6)
     _, colour = draw_line(
         axes,

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from cobandits.decisions import check_tasks
 from cobandits.errors import DataError
-from cobandits.estimate import check_labels
 from cobandits.fast_checks import are_codes, find_places
+from cobandits.labels import check_labels
 from cobandits.policies.gaussian import GaussianPosteriors
 
 __all__ = ["TaskIndex", "as_labels", "places_in", "room_for"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts are loaded when they are first used
 
 from cobandits.kernels import chunks
 from cobandits.tasks.checks import Floats

@@ -102,7 +102,7 @@ def lowest(evidence: Evidence) -> Claim:
     """Judge whether the paper's policy has the least regret everywhere."""
     claim = Claim(
         key="lowest",
-        text="LRRL-AltGDMin has the lowest regret everywhere.",
+        text="LRRL-AltGDMin has the lowest regret of the paper's policies everywhere.",
         source="Figure 1, section 6",
     )
     found = duels(evidence, _paper_rivals(evidence))
