@@ -123,16 +123,16 @@ def raising(error: type[BaseException]) -> Callable[..., None]:
 @pytest.mark.parametrize(
     ("moment", "where"),
     [
-        ("before a refit", f"{SHARED}.state.fit_em"),
+        ("before a refit", f"{SHARED}.transitions.fit_em"),
         ("before a refit", f"{SHARED}.empirical_bayes.HyperparameterSelector.following"),
         ("before a refit", "cobandits.policies.gaussian.GaussianPosteriors.set_from_rows"),
         ("before a refit", f"{SHARED}.row_store.RowStore.added"),
         ("before a refit", f"{SHARED}.row_store.RowStore.with_room"),
         ("before a refit", f"{SHARED}.posteriors.TaskPosteriors.predict_errors"),
-        ("before a refit", f"{SHARED}.state.Estimate"),
-        ("before a change", f"{SHARED}.state.fit_em"),
+        ("before a refit", f"{SHARED}.transitions.Estimate"),
+        ("before a change", f"{SHARED}.transitions.fit_em"),
         ("before a change", f"{SHARED}.posteriors.TaskPosteriors.of"),
-        ("before a change", f"{SHARED}.state.Estimate"),
+        ("before a change", f"{SHARED}.transitions.Estimate"),
         ("middle", "cobandits.policies.gaussian.GaussianPosteriors.learn_in_directions"),
         ("pending", f"{SHARED}.empirical_bayes.HyperparameterSelector.scored"),
         ("pending", f"{SHARED}.drift.DriftDetector.after"),
@@ -160,7 +160,7 @@ def test_rows_that_cannot_be_learned_from_are_said_to_differ_in_size(
 ) -> None:
     when = moments()["before a refit"]
     policy = played(when)
-    monkeypatch.setattr(f"{SHARED}.state.fit_em", raising(np.linalg.LinAlgError))
+    monkeypatch.setattr(f"{SHARED}.transitions.fit_em", raising(np.linalg.LinAlgError))
     with pytest.raises(DataError, match=r"differ too much in size .*\(no\); scale them to about 1"):
         play(policy, when)
 
@@ -172,16 +172,19 @@ class Steps:
     """Counts the calls of and by functions of the package, and interrupts one of them.
 
     It ends with :meth:`State.observe`, which moves posteriors in place, at once. Where thetas are
-    learned again, they are set in place before that, as the last step of all.
+    learned again, they are set in place before that, as the last step of all. A lock that is
+    released is no step: all is done by then.
     """
 
     def __init__(self, interrupted_at: int = 0) -> None:
         self.taken, self.in_place, self._at = 0, 0, interrupted_at
         self._folder = str(Path(package.__file__).parent)
 
-    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+    def __call__(self, frame: FrameType, event: str, called: object) -> None:
         name, file = frame.f_code.co_name, frame.f_code.co_filename
         if event not in ("call", "c_call") or not file.startswith(self._folder):
+            return
+        if getattr(called, "__name__", "") == "__exit__":
             return
         if name == "observe":
             sys.setprofile(None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy.stats import norm
 
 from cobandits.environments import Synthetic
 from cobandits.errors import ConfigurationError
-from cobandits.policies import Shared, make
+from cobandits.policies import Shared
 from cobandits.policies.shared import config
 from cobandits.policies.shared.change import OnChange, return_evidence
 from cobandits.policies.shared.drift import DriftDetector
@@ -77,7 +78,8 @@ def test_a_change_that_lasts_is_learned_as_by_a_policy_that_starts_over() -> Non
     careful = Shared(dim=15, n_tasks=20)
     for policy in (careful, Shared(dim=15, n_tasks=20, on_change="start-over")):
         rng, regret = np.random.default_rng(0), 0.0
-        for now in world.rounds(90, seed=1):
+        rounds = list(world.rounds(90, seed=1))
+        for now in [*rounds, *rounds[45:]]:  # the basis is replaced at half time
             chosen = policy.decide(now.tasks, now.arms, rng)
             means = now.means[now.tasks, chosen.chosen]
             regret += float((now.means.max(axis=1) - means).sum())
@@ -168,4 +170,4 @@ def test_the_onset_is_where_a_change_explains_most() -> None:
 
 def test_what_to_do_on_a_change_has_three_names() -> None:
     with pytest.raises(ConfigurationError, match="on_change must be one of adapt, start-over, al"):
-        make("shared", {"on_change": "forget"}, rounds=9, dim=2, n_tasks=2)
+        Shared(dim=2, on_change=cast("OnChange", "forget"))

@@ -18,6 +18,7 @@ NOT_LOADED = (
     "scipy.linalg",
     "scipy.optimize",
     "scipy.sparse",
+    "scipy.special",
     "scipy.stats",
     "sklearn",
     "threadpoolctl",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from cobandits.errors import ConfigurationError
 
@@ -107,7 +107,7 @@ class Sharing:
     @property
     def _quantile(self) -> float:
         n = len(self.labels) if by_task(len(self.labels)) else int(self.counts.sum())
-        return float(stdtrit(n - 1, _LEVEL))
+        return float(scipy.special.stdtrit(n - 1, _LEVEL))
 
     @property
     def differences(self) -> Floats:
@@ -222,7 +222,8 @@ class Sharing:
         return self.change(name, other).low > 0
 
     def _named_by(self, sizes: Floats, differences: Floats) -> tuple[Hashable, ...]:
-        bounds = stdtrit(np.maximum(self.counts - 1, 1), _LEVEL) * self.standard_errors
+        factors = scipy.special.stdtrit(np.maximum(self.counts - 1, 1), _LEVEL)
+        bounds = factors * self.standard_errors
         clear = (differences > bounds) & (self.counts >= LEAST_ROWS) & (len(self.labels) > 1)
         order = np.argsort(-sizes, kind="stable")
         return tuple(self.labels[t] for t in order.tolist() if clear[t])

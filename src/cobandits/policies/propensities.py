@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
-from scipy.stats import qmc
 
 from cobandits.kernels import chunks
 
@@ -104,7 +103,7 @@ def _all_above_zero(lead: Floats, C: Floats, first: NDArray[np.bool_]) -> Floats
     certain = variances <= 1e-14 * width
     std = np.sqrt(np.where(certain, 1, variances))
     held = np.where(certain, (lead > 0) | (first & (lead == 0)), True).all(axis=1)
-    weights = np.where(certain, 0, (ndtr(-lead / std) + _SMALLEST) / std)
+    weights = np.where(certain, 0, (scipy.special.ndtr(-lead / std) + _SMALLEST) / std)
     pulled = np.einsum("mij,mj->mi", C, weights)
     along = np.sqrt(np.maximum(np.einsum("mi,mi->m", weights, pulled), np.finfo(float).tiny))
     c = pulled / along[:, None]
@@ -112,11 +111,11 @@ def _all_above_zero(lead: Floats, C: Floats, first: NDArray[np.bool_]) -> Floats
     flat = np.abs(c) <= 1e-7 * np.sqrt(width)
     limits = (lead[:, None] + rest) / np.where(flat, 1, c)[:, None]  # of -t
     if (c > 0).all() and not flat.any():
-        return np.asarray(ndtr(limits.min(axis=2)).mean(axis=1))
+        return np.asarray(scipy.special.ndtr(limits.min(axis=2)).mean(axis=1))
     low = np.where(((c > 0) & ~flat)[:, None], limits, np.inf).min(axis=2)
     high = np.where(((c < 0) & ~flat)[:, None], limits, -np.inf).max(axis=2)
     above = ((limits > 0) | (~flat | certain)[:, None]).all(axis=2)
-    shares = above * np.maximum(0, ndtr(low) - ndtr(high))
+    shares = above * np.maximum(0, scipy.special.ndtr(low) - scipy.special.ndtr(high))
     return np.asarray(held * shares.mean(axis=1))
 
 
@@ -136,7 +135,7 @@ def _normal_points(n_dims: int) -> Floats:
 
     Each coordinate is shifted and replaced by its rank, so that it is as even as can be.
     """
-    places = qmc.Sobol(n_dims, scramble=False).random(_POINTS)
+    places = scipy.stats.qmc.Sobol(n_dims, scramble=False).random(_POINTS)
     shifted = (places + np.sqrt(2) * np.arange(1, n_dims + 1)) % 1
     ranks = shifted.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
-    return np.asarray(ndtri((ranks + 0.5) / _POINTS))
+    return np.asarray(scipy.special.ndtri((ranks + 0.5) / _POINTS))

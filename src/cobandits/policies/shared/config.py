@@ -35,8 +35,7 @@ detected at most one group later. Moves the time per reward, hardly the regret.
 # ---- Exploration: exploration.py
 
 REPEAT_RATIO = 3.0
-"""Share of an arm's prior variance that is left, over that of the greedy arm, above which an arm is
-neglected by greedy decisions.
+"""Unknown share of an arm's prior variance, over the greedy arm's, above which it is neglected.
 
 Where arms are diverse both are alike but for chance, where they repeat the ratio grows with every
 reward. Chosen on seeds 0 to 2 of arms that never change and of synthetic tasks (2 explored too much

@@ -236,10 +236,11 @@ class Shared(Policy):
 
     def _take(self, state: State) -> None:
         changed = len(state.changes) > len(self._state.changes)
+        what = _what_follows(state) if changed else ""
         self._state = state
         if changed:
             logging.getLogger("cobandits").warning(
-                "after %d rewards the tasks are %s", state.changes[-1], _what_follows(state)
+                "after %d rewards the tasks are %s", state.changes[-1], what
             )
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
