@@ -130,7 +130,10 @@ def test_shards_move_to_a_worker_that_joins_after_all_were_lost() -> None:
 
 
 def test_a_cluster_that_is_not_there_is_named() -> None:
-    with pytest.raises(ClusterError, match="no Dask scheduler at tcp"):
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "2s"}),
+        pytest.raises(ClusterError, match="no Dask scheduler at tcp"),
+    ):
         connected("tcp://127.0.0.1:9")
 
 
