@@ -96,9 +96,11 @@ def test_the_mean_is_that_of_generalised_least_squares_with_a_prior(
     np.testing.assert_allclose(stepped(prior, Phi, y).mean, [*best, 0.0], atol=1e-5)
 
 
-def test_a_single_task_has_nothing_in_common_with_others() -> None:
-    Phi, y = tasks_around(np.array([5.0, 5.0]), n_tasks=1, n=30, width=0.0, seed=0)
-    assert not stepped(some_prior(Phi, y), Phi, y).mean.any()
+@pytest.mark.parametrize(("n_tasks", "has_mean"), [(1, False), (3, False), (4, True)])
+def test_it_takes_more_tasks_than_coordinates(n_tasks: int, has_mean: bool) -> None:
+    """There are three: two features and the intercept."""
+    Phi, y = tasks_around(np.array([5.0, 5.0]), n_tasks=n_tasks, n=30, width=0.1, seed=0)
+    assert stepped(some_prior(Phi, y), Phi, y).mean.any() == has_mean
 
 
 def test_the_center_and_theta_are_the_mean_with_the_offset_in_coordinates_and_features() -> None:

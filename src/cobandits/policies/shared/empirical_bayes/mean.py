@@ -3,8 +3,9 @@
 With ``theta_t ~ N(m, C)`` and ``m ~ N(0, k C)``, all rewards say ``G m = g``, and the mean is
 ``(G + (k C)^-1)^-1 g``: generalised least squares, shrunken by k. Where tasks have no mean in
 common, any k above 0 would fit noise, above all with fewer tasks than features. So k is the
-candidate under which the rewards are most likely, and 0 is among them. The intercept has no part
-in it: that is the prior's offset.
+candidate under which the rewards are most likely, and 0 is among them. The mean counts as known, so
+there is none while there are no more tasks than coordinates. The intercept has no part in it: that
+is the prior's offset.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def mean_step(blocks: list[TaskBlock], prior: Prior) -> Prior:
     constant.
     """
     mean = np.zeros(len(prior.covariance))
-    if sum(len(block.slots) for block in blocks) > 1:  # else nothing is in common
+    if sum(len(block.slots) for block in blocks) > len(mean):  # else it is not known well enough
         G, g = _information(blocks, prior)
         root = _root(prior.covariance[:-1, :-1])
         values, vectors = np.linalg.eigh(root.T @ G @ root)
