@@ -125,7 +125,8 @@ def _rest(C: Floats, width: Floats) -> Floats:
     if k == 1:
         return np.zeros((len(C), 1, 1))
     variances, vectors = np.linalg.eigh(C)
-    sides = np.sqrt(np.arange(2, k + 2)) @ vectors  # (m, k); signs that rounding does not decide
+    # Signs that rounding does not decide, and that differ from direction to direction.
+    sides = np.sin(np.arange(1, k + 1) ** 2) @ vectors * np.cos(np.arange(1, k + 1) ** 2)  # (m, k)
     scales = np.sqrt(np.where(variances > 1e-13 * width, variances, 0))
     root = vectors * np.where(sides < 0, -scales, scales)[:, None]
     return np.asarray(_normal_points(k) @ root[:, :, ::-1].transpose(0, 2, 1))
