@@ -16,6 +16,7 @@ Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 
 _POINTS = 512  # over which probabilities are integrated, a power of two
+_MANY, _MORE_POINTS = 8, 2048  # arms beyond which more points are needed, and how many
 _SMALLEST = 1e-12  # the least probability that is reported
 
 
@@ -67,7 +68,7 @@ def winning(values: Floats, factors: Floats, arms: Codes, own: Floats | None = N
         return np.ones(m)
     lead, C, first = _leads(values, factors, arms, own)
     found = np.empty(m)
-    for block in chunks(m, 8 * _POINTS * K):
+    for block in chunks(m, 8 * _n_points(K - 1) * K):
         found[block] = _all_above_zero(lead[block], C[block], first[block])
     return np.clip(found, _SMALLEST, 1)
 
@@ -138,7 +139,13 @@ def _normal_points(n_dims: int) -> Floats:
 
     Each coordinate is shifted and replaced by its rank, so that it is as even as can be.
     """
-    places = scipy.stats.qmc.Sobol(n_dims, scramble=False).random(_POINTS)
+    n_points = _n_points(n_dims)
+    places = scipy.stats.qmc.Sobol(n_dims, scramble=False).random(n_points)
     shifted = (places + np.sqrt(2) * np.arange(1, n_dims + 1)) % 1
     ranks = shifted.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
-    return np.asarray(scipy.special.ndtri((ranks + 0.5) / _POINTS))
+    return np.asarray(scipy.special.ndtri((ranks + 0.5) / n_points))
+
+
+def _n_points(n_dims: int) -> int:
+    """Return over how many points leads over ``n_dims`` other arms are integrated."""
+    return _POINTS if n_dims < _MANY else _MORE_POINTS
