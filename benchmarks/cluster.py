@@ -15,8 +15,8 @@ from distributed import Client, LocalCluster
 from tornado.iostream import IOStream
 
 from benchmarks.report import Section, Table, Target
-from cobandits.engines.dask import DaskNodes
-from cobandits.engines.local import LocalNodes
+from cobandits.cluster.dask import DaskNodes
+from cobandits.cluster.local import LocalNodes
 from cobandits.estimators import AltGDMin, Estimator, LowRank, MethodOfMoments, Pooled
 from cobandits.linalg import orthonormal
 from cobandits.tasks import SpreadTasks, TaskRows

@@ -15,8 +15,8 @@ import pandas
 import pytest
 from distributed import Client, LocalCluster
 
-from cobandits.engines.dask import DaskNodes, connected, n_threads
-from cobandits.engines.local import LocalNodes
+from cobandits.cluster.dask import DaskNodes, connected, n_threads
+from cobandits.cluster.local import LocalNodes
 from cobandits.errors import ClusterError, DataError
 from cobandits.estimate import Estimate
 from cobandits.estimators import Estimator, LowRank

@@ -12,7 +12,7 @@ import polars
 import pytest
 
 from cobandits import estimators
-from cobandits.engines.local import LocalNodes
+from cobandits.cluster.local import LocalNodes
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
 from cobandits.estimators import AltGDMin, Estimator, LowRank, TraceNorm

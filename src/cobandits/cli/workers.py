@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from cobandits import datasets
-from cobandits.engines.dask import connected, n_threads
+from cobandits.cluster.dask import connected, n_threads
 from cobandits.errors import ClusterError, ConfigurationError
 from cobandits.lab import Jobs, Workers
 
