@@ -46,7 +46,7 @@ class Fault(NamedTuple):
 @contextlib.contextmanager
 def cluster(n_workers: int, **options: Any) -> Iterator[Client]:
     """Start workers with one thread each."""
-    given = {"host": "127.0.0.1", "dashboard_address": None, **options}
+    given = {"host": "127.0.0.1", "dashboard_address": ":0", **options}
     with (
         LocalCluster(n_workers=n_workers, threads_per_worker=1, **given) as workers,
         Client(workers, set_as_default=False) as client,

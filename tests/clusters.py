@@ -29,7 +29,7 @@ def cluster(n_workers: int) -> Iterator[Client]:
         preload_all()
         with (
             LocalCluster(
-                n_workers=n_workers, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+                n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
             ) as workers,
             Client(workers, set_as_default=False) as client,
         ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -14,6 +15,9 @@ import pandas
 import pytest
 from distributed import Client
 
+from benchmarks.flagship.kept import Kept
+from cobandits import datasets
+from cobandits.cli.workers import chosen_workers
 from cobandits.cluster.dask import DaskNodes, connected, n_threads
 from cobandits.cluster.local import LocalNodes
 from cobandits.errors import ClusterError, DataError
@@ -203,6 +207,38 @@ def test_commands_run_on_a_cluster(client: Client, capsys: pytest.CaptureFixture
     both = run(*told, "--cluster", address, "--jobs", 2)
     assert both.code != 0
     assert "leave out --jobs" in both.err
+
+
+def test_workers_without_mnist_get_it_from_here(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = str(tmp_path / "theirs")
+    monkeypatch.setenv("COBANDITS_CACHE", str(tmp_path))
+    np.savez(datasets.mnist_path(), images=np.zeros(3))
+    client.run(keep_cache_at, theirs)
+    try:
+        with chosen_workers(1, client.scheduler.address) as workers:
+            assert isinstance(workers, Workers)
+            assert all(client.run(datasets.is_there, "mnist").values())
+    finally:
+        client.run(keep_cache_at, None)
+    (sent,) = (tmp_path / "theirs").iterdir()
+    assert sent.read_bytes() == datasets.mnist_path().read_bytes()
+
+
+def keep_cache_at(path: str | None) -> None:
+    os.environ.pop("COBANDITS_CACHE", None)
+    if path is not None:
+        os.environ["COBANDITS_CACHE"] = path
+
+
+def test_the_flagship_runs_on_a_cluster(client: Client, tmp_path: Path) -> None:
+    kept = Kept(tmp_path, cluster=client.scheduler.address)
+    assert kept.trials("some", "this", squared, 3) == [{"square": n**2} for n in range(3)]
+
+
+def squared(trial: int) -> dict[str, float | None]:
+    return {"square": trial**2}
 
 
 def regrets(result: Result) -> list[tuple[str, float]]:
