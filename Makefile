@@ -7,6 +7,9 @@ PYTEST_ARGS ?=
 # A part of the tests reaches a part of the lines: the share is that of all.
 COVERAGE := $(if $(PYTEST_ARGS),,-m slipcover --source src/cobandits --skip-covered --fail-under 98)
 PEERS_ARGS ?=
+# tcp://host:8786, a Dask scheduler whose workers run `make reproduce` and `make flagship`.
+CLUSTER ?=
+RUN_ON = $(if $(CLUSTER),--cluster $(CLUSTER),--jobs $(WORKERS))
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -77,7 +80,7 @@ format: setup ## format the code and apply safe fixes
 
 reproduce: setup ## every figure of the paper, quickly, and a report on its claims
 	$(BIN)/cobandits data fetch mnist || true
-	$(BIN)/cobandits reproduce --quick --jobs $(WORKERS) --out results/reproduce
+	$(BIN)/cobandits reproduce --quick $(RUN_ON) --out results/reproduce
 	@echo "Open $(CURDIR)/results/reproduce/report.html"
 
 bench: setup ## the benchmarks, as ratios in one run on one thread
@@ -104,7 +107,7 @@ bench-peers: $(PEERS_STAMP) ## other libraries beside ours: docs/benchmarks.md (
 	$(PEERS)/bin/python -m benchmarks.peers --jobs $(WORKERS) $(PEERS_ARGS)
 
 flagship: setup ## `shared` against the others: docs/shared-results.md (slow; goes on where it was)
-	$(BIN)/python -m benchmarks.flagship --jobs $(WORKERS)
+	$(BIN)/python -m benchmarks.flagship $(RUN_ON)
 
 statistical: setup ## the claims that need many seeds (slow, not part of `make test`)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 0 -m statistical $(PYTEST_ARGS) tests

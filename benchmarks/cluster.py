@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from distributed import Client, LocalCluster
+import scipy.sparse.linalg
+from distributed import Client
 from tornado.iostream import IOStream
 
+from benchmarks.cluster_faults import (
+    DIM,
+    RANK,
+    all_lost,
+    cluster,
+    joined,
+    killed,
+    link_down,
+    out_of_core,
+    rows,
+)
 from benchmarks.report import Section, Table, Target
-from cobandits.engines.dask import DaskNodes
-from cobandits.engines.local import LocalNodes
+from cobandits.cluster.dask import DaskNodes
+from cobandits.cluster.local import LocalNodes
 from cobandits.estimators import AltGDMin, Estimator, LowRank, MethodOfMoments, Pooled
-from cobandits.linalg import orthonormal
-from cobandits.tasks import SpreadTasks, TaskRows
+from cobandits.tasks import SpreadTasks
 from cobandits.tasks.shards import Shard
 
 __all__ = ["section"]
 
-DIM, RANK, ROWS = 50, 8, 16
 TASKS = (500, 8000)  # on each of two nodes
 BOUND = 1.05 * (16 * DIM * RANK + 8 * RANK**2) + 5000  # bytes
 LARGE = 40_000  # tasks per node whose pass takes about half a second
-KILLS = 3
 
 _passed = [0]  # bytes that this process has sent and received
 _noted: list[int] = []  # the same, at the beginning of each call
@@ -74,35 +80,14 @@ def _taken() -> list[int]:
     return [int(n) for n in between]
 
 
-@contextmanager
-def cluster(n_workers: int) -> Iterator[Client]:
-    """Start workers with one thread each."""
-    with (
-        LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
-        ) as workers,
-        Client(workers, set_as_default=False) as client,
-    ):
-        yield client
-
-
-def rows(n_tasks: int, first: int, n: int = ROWS) -> TaskRows:
-    """Return tasks of a low-rank problem, numbered from ``first``."""
-    rng = np.random.default_rng([n_tasks, first])
-    B = orthonormal(np.random.default_rng(0).standard_normal((DIM, RANK)))
-    Phi = rng.standard_normal((n_tasks, n, DIM))
-    Theta = B @ rng.standard_normal((RANK, n_tasks))
-    y = np.einsum("tnd,dt->tn", Phi, Theta) + 0.1 * rng.standard_normal((n_tasks, n))
-    return TaskRows.from_stacked(Phi, y, range(first, first + n_tasks))
-
-
-def bytes_per_call(client: Client, estimator: Estimator, n_tasks: int) -> float:
-    """Return the median bytes in and out of a node between two calls of a fit."""
+def bytes_per_call(client: Client, estimator: Estimator, n_tasks: int) -> tuple[float, float]:
+    """Return the bytes in and out of a node between two calls of a fit: the median, the most."""
     nodes = DaskNodes.of(client, [rows(n_tasks, n_tasks * k) for k in range(2)])
     tasks = SpreadTasks.on(Counted(nodes))
     client.run(_taken)
     estimator.fit(tasks)
-    return float(np.median([n for between in client.run(_taken).values() for n in between]))
+    between = [n for one in client.run(_taken).values() for n in one]
+    return float(np.median(between)), float(max(between))
 
 
 def overhead(client: Client) -> float:
@@ -133,56 +118,111 @@ def _seconds(tasks: SpreadTasks, B: np.ndarray[Any, np.dtype[np.float64]], n: in
     return times
 
 
-def after_a_kill(client: Client) -> float:
-    """Return the seconds that a fit takes more if a worker is killed, the worst of a few."""
-    parts = [rows(200, 200 * k) for k in range(2)]
-    estimator = AltGDMin(rank=RANK, iterations=20, tolerance=0)
-    times = []
-    for kill in [False, *[True] * KILLS]:
-        client.wait_for_workers(2)
-        nodes = DaskNodes.of(client, parts)
-        tasks = SpreadTasks.on(nodes)
-        home = nodes.homes[0]
-        pid = client.run(os.getpid, workers=[home])[home]
-        if kill:
-            os.kill(pid, signal.SIGKILL)
-        begin = time.perf_counter()
-        estimator.fit(tasks)
-        times.append(time.perf_counter() - begin)
-    return max(times[1:]) - times[0]
+def products_needed(d: int) -> int:
+    """Return how many products with one vector find the basis of ``MethodOfMoments`` to 1e-12.
+
+    Each would be a pass over all rows; sending the (d, d) matrix once takes one.
+    """
+    rng, count = np.random.default_rng(0), [0]
+    Phi = rng.standard_normal((8 * d, d))
+    y = Phi[:, :RANK] @ rng.standard_normal(RANK)
+    M = (Phi * (y**2)[:, None]).T @ Phi
+
+    def times(x: Any) -> Any:
+        count[0] += 1
+        return M @ x
+
+    scipy.sparse.linalg.eigsh(
+        scipy.sparse.linalg.LinearOperator((d, d), matvec=times, dtype=float), k=RANK, tol=1e-12
+    )
+    return count[0]
 
 
-def section() -> Section:
-    """Measure all of it; times mean something on an idle machine only."""
-    estimators: dict[str, Estimator] = {
+def _bytes() -> tuple[list[Table], list[Target]]:
+    iterative: dict[str, Estimator] = {
         "altgdmin": AltGDMin(rank=RANK, iterations=30, tolerance=0),
         "lowrank": LowRank(rank=RANK),
-        "moments": MethodOfMoments(rank=RANK),
-        "pooled": Pooled(),
     }
+    direct: dict[str, Estimator] = {"moments": MethodOfMoments(rank=RANK), "pooled": Pooled()}
     with cluster(2) as client:
         client.run(_count_bytes)
         found = {
             name: [bytes_per_call(client, one, T) for T in TASKS]
-            for name, one in estimators.items()
+            for name, one in {**iterative, **direct}.items()
         }
         extra = overhead(client)
-    with cluster(2) as client:
-        recovery = after_a_kill(client)
-    seconds, ratio = speed_up()
-    columns = ("", *(f"T = {2 * T}" for T in TASKS))
     table = Table(
-        title=f"Bytes in and out of a node per call (median), d = {DIM}, r = {RANK}",
-        columns=columns,
-        rows=[(name, *values) for name, values in found.items()],
+        title=f"Bytes in and out of a node per call, d = {DIM}, r = {RANK}: median, and most",
+        columns=("", *(f"T = {2 * T}, {word}" for T in TASKS for word in ("median", "most"))),
+        rows=[(name, *(n for pair in pairs for n in pair)) for name, pairs in found.items()],
+    )
+    once = Table(
+        title="Moments: passes over the rows if products were sent, not the (d, d) matrix once",
+        columns=("d", "products", "kB in all", "the matrix, kB"),
+        rows=[
+            (d, n := products_needed(d), n * 16 * d / 1e3, 8 * d * d / 1e3) for d in (50, 200, 500)
+        ],
     )
     targets = [
-        Target(name=f"bytes, {name}", measured=max(values), at_most=BOUND)
-        for name, values in found.items()
+        Target(
+            name=f"bytes per iteration, {name}",
+            measured=max(median for median, _ in found[name]),
+            at_most=BOUND,
+        )
+        for name in iterative
     ]
     targets += [
-        Target(name="overhead of a call", measured=1e3 * extra, at_most=25, unit=" ms"),
-        Target(name="a killed worker", measured=recovery, at_most=2, unit=" s"),
+        Target(
+            name=f"bytes of the largest call, {name}",
+            measured=max(most for _, most in found[name]),
+            at_most=1.05 * (8 * DIM**2 + 16 * DIM * RANK) + 5000,
+        )
+        for name in direct
+    ]
+    targets.append(Target(name="overhead of a call", measured=1e3 * extra, at_most=25, unit=" ms"))
+    return [table, once], targets
+
+
+def _faults() -> tuple[list[Table], list[Target], list[str]]:
+    join, used = joined()
+    found = {
+        "a worker is killed": (killed(), 2.0),
+        "all are killed, one joins": (all_lost(), 10.0),
+        "a worker joins": (join, 2.0),
+        "a link is down for 3 s": (link_down(3.0), 5.0),
+        "a link is down for good": (link_down(None), 60.0),
+    }
+    told = {name: (fault, most) for name, (fault, most) in found.items() if fault is not None}
+    table = Table(
+        title="Fits that are disturbed: how many have the same bits, and extra seconds",
+        columns=("", "same", "of", "median", "most"),
+        rows=[
+            (name, f.same, f.trials, float(np.median(f.seconds)), max(f.seconds))
+            for name, (f, _) in told.items()
+        ],
+    )
+    targets = [Target(name="workers of the fit after one joined", measured=used, at_least=2)]
+    for name, (f, most) in told.items():
+        assert f is not None
+        targets += [
+            Target(name=f"{name}: same bits", measured=f.same / f.trials, at_least=1),
+            Target(name=f"{name}: extra", measured=max(f.seconds), at_most=most, unit=" s"),
+        ]
+    notes = [f"{name}: not measured here." for name in found if name not in told]
+    return [table], targets, notes
+
+
+def section() -> Section:
+    """Measure all of it; times mean something on an idle machine only."""
+    tables, targets = _bytes()
+    more, faults, notes = _faults()
+    size, peak, pass_seconds = out_of_core()
+    seconds, ratio = speed_up()
+    targets += [
+        *faults,
+        Target(name="shard over its worker's memory limit", measured=size, at_least=4),
+        Target(name="peak of that worker over the limit", measured=peak, at_most=0.7),
         Target(name=f"two workers, a pass of {seconds:.2f} s", measured=ratio, at_least=1.7),
     ]
-    return Section(name="cluster", tables=[table], targets=targets)
+    notes = [*notes, f"A pass over the shard on disk takes {pass_seconds:.1f} s."]
+    return Section(name="cluster", tables=[*tables, *more], targets=targets, notes=notes)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -13,16 +13,20 @@ import dask.dataframe
 import numpy as np
 import pandas
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 
-from cobandits.engines.dask import DaskNodes, connected, n_threads
-from cobandits.engines.local import LocalNodes
+from benchmarks.flagship.kept import Kept
+from cobandits import datasets
+from cobandits.cli.workers import chosen_workers
+from cobandits.cluster.dask import DaskNodes, connected, n_threads
+from cobandits.cluster.local import LocalNodes
 from cobandits.errors import ClusterError, DataError
 from cobandits.estimate import Estimate
 from cobandits.estimators import Estimator, LowRank
 from cobandits.lab import Record, Simulation, Workers, run_all
 from cobandits.spread_estimate import SpreadEstimate
 from cobandits.tasks import SpreadTasks, TaskRows
+from tests.clusters import pid_of
 from tests.commands import Result, command_line
 from tests.sharding import Spy, shards
 from tests.support import NAMES, drawn, make
@@ -30,30 +34,11 @@ from tests.support import NAMES, drawn, make
 pytestmark = pytest.mark.filterwarnings("default")  # of Dask itself, at the end of a worker
 
 
-@contextlib.contextmanager
-def cluster(n_workers: int) -> Iterator[Client]:
-    """Start worker processes, each with a nanny that starts it again if it is killed.
-
-    On a busy machine that takes longer than a LocalCluster waits by itself.
-    """
-    with (
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "300s"}),
-        LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", host="127.0.0.1"
-        ) as workers,
-        Client(workers, set_as_default=False) as client,
-    ):
-        yield client
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    with cluster(2) as client:
-        yield client
-
-
-def pid_of(client: Client, worker: str) -> int:
-    return int(client.run(os.getpid, workers=[worker])[worker])
+@pytest.fixture
+def client(dask_cluster: Client) -> Client:
+    """Return a client of the cluster that all tests share, when both workers are there."""
+    dask_cluster.wait_for_workers(2, timeout=200)
+    return dask_cluster
 
 
 def same_bits(found: Estimate, expected: Estimate) -> bool:
@@ -78,7 +63,6 @@ def test_a_fit_on_a_cluster_is_that_of_its_shards_here(client: Client, name: str
 
 
 def test_shards_are_dealt_to_all_workers_and_stay_there(client: Client) -> None:
-    client.wait_for_workers(2, timeout=200)
     nodes = DaskNodes.of(client, shards(drawn(d=6, T=9, n=8).tasks, 4))
     assert len(set(nodes.homes)) == 2
     for _ in range(3):
@@ -109,24 +93,22 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_fit_changes_nothing(
     parts = shards(drawn(d=6, T=40, r=2, n=8, noise=0.1).tasks, 3)
     estimator = make(name, 2, iterations=8, tolerance=0)
     expected = local(estimator, parts)
-    client.wait_for_workers(2, timeout=60)
     nodes = Killer(client, DaskNodes.of(client, parts), at=12)
     found = estimator.fit(SpreadTasks.on(nodes), rng=0)
     assert nodes.left < 0
     assert same_bits(found, expected)
 
 
-def test_shards_move_to_a_worker_that_joins_after_all_were_lost() -> None:
+def test_shards_move_to_a_worker_that_joins_after_all_were_lost(client: Client) -> None:
     parts = shards(drawn(d=6, T=40, r=2, n=8).tasks, 3)
     estimator = LowRank(rank=2)
-    with cluster(1) as client:
-        nodes = DaskNodes.of(client, parts)
-        over = SpreadTasks.on(nodes)
-        first = nodes.homes[0]
-        os.kill(pid_of(client, first), signal.SIGKILL)  # its nanny starts another one
-        found = estimator.fit(over, rng=0)
-        assert same_bits(found, local(estimator, parts))
-        assert first not in nodes.homes
+    nodes = DaskNodes.of(client, parts)
+    over, first = SpreadTasks.on(nodes), set(nodes.homes)
+    for worker in client.nthreads():
+        os.kill(pid_of(client, worker), signal.SIGKILL)  # its nanny starts another one
+    found = estimator.fit(over, rng=0)
+    assert same_bits(found, local(estimator, parts))
+    assert not first & set(nodes.homes)
 
 
 def test_a_cluster_that_is_not_there_is_named() -> None:
@@ -151,7 +133,6 @@ def divided(_: object) -> float:
 
 
 def test_a_dask_frame_with_scattered_tasks_is_shuffled_once(client: Client) -> None:
-    client.wait_for_workers(1, timeout=200)
     tasks = drawn(d=4, T=30, r=2, n=7, noise=0.1).tasks
     order = np.random.default_rng(0).permutation(tasks.n_rows)
     table = pandas.DataFrame(tasks.rows[order], columns=list("abcd"))
@@ -195,7 +176,6 @@ def untimed(record: Record) -> dict[str, object]:
 
 
 def test_cells_have_the_same_records_on_a_cluster_though_a_worker_is_killed(client: Client) -> None:
-    client.wait_for_workers(2, timeout=200)
     cells = experiment(12)
     here = {cell.identity: untimed(record) for cell, record in run_all(cells)}
     workers = Workers(client.get_executor(pure=False), n_threads(client))
@@ -208,7 +188,6 @@ def test_cells_have_the_same_records_on_a_cluster_though_a_worker_is_killed(clie
 
 
 def test_a_run_on_a_cluster_that_is_stopped_cancels_what_is_under_way(client: Client) -> None:
-    client.wait_for_workers(1, timeout=200)
     workers = Workers(client.get_executor(pure=False), n_threads(client))
     results = run_all(experiment(40), jobs=workers)
     next(results)
@@ -218,7 +197,6 @@ def test_a_run_on_a_cluster_that_is_stopped_cancels_what_is_under_way(client: Cl
 
 
 def test_commands_run_on_a_cluster(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
-    client.wait_for_workers(1, timeout=200)
     run = command_line(capsys)
     words = ["simulate", "--rounds", 10, "--trials", 2, "--tasks", 3, "--dim", 4, "--rank", 1]
     told = [*words, "--policy", "random", "--policy", "ridge", "--json"]
@@ -229,6 +207,38 @@ def test_commands_run_on_a_cluster(client: Client, capsys: pytest.CaptureFixture
     both = run(*told, "--cluster", address, "--jobs", 2)
     assert both.code != 0
     assert "leave out --jobs" in both.err
+
+
+def test_workers_without_mnist_get_it_from_here(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = str(tmp_path / "theirs")
+    monkeypatch.setenv("COBANDITS_CACHE", str(tmp_path))
+    np.savez(datasets.mnist_path(), images=np.zeros(3))
+    client.run(keep_cache_at, theirs)
+    try:
+        with chosen_workers(1, client.scheduler.address) as workers:
+            assert isinstance(workers, Workers)
+            assert all(client.run(datasets.is_there, "mnist").values())
+    finally:
+        client.run(keep_cache_at, None)
+    (sent,) = (tmp_path / "theirs").iterdir()
+    assert sent.read_bytes() == datasets.mnist_path().read_bytes()
+
+
+def keep_cache_at(path: str | None) -> None:
+    os.environ.pop("COBANDITS_CACHE", None)
+    if path is not None:
+        os.environ["COBANDITS_CACHE"] = path
+
+
+def test_the_flagship_runs_on_a_cluster(client: Client, tmp_path: Path) -> None:
+    kept = Kept(tmp_path, cluster=client.scheduler.address)
+    assert kept.trials("some", "this", squared, 3) == [{"square": n**2} for n in range(3)]
+
+
+def squared(trial: int) -> dict[str, float | None]:
+    return {"square": trial**2}
 
 
 def regrets(result: Result) -> list[tuple[str, float]]:

@@ -120,7 +120,8 @@ def test_a_feature_that_never_changes_teaches_nothing(
     Phi, y, _ = drawn(d=3, T=10, n=12)
     Phi[..., 1] = value
     hyperparameters = Hyperparameters()
-    prior, _, held = fit_em(stored(Phi, y), None, hyperparameters)
+    fit = fit_em(stored(Phi, y), None, hyperparameters)
+    prior, held = fit.prior, fit.blocks
     np.testing.assert_allclose(held[0].features[..., 1], 0, atol=1e-8 * abs(value))
     assert np.isfinite(in_features(prior)).all()
     without = fit_em(stored(Phi[..., [0, 2]], y), None, hyperparameters).prior
@@ -157,7 +158,8 @@ def test_tasks_that_share_a_basis_in_few_principal_directions_are_still_learned(
     Z, W = rng.standard_normal((100, 8, 4)), rng.standard_normal((4, 100))
     Phi = Z @ rng.standard_normal((4, 12)) + 1e-3 * rng.standard_normal((100, 8, 12))
     y = np.einsum("tnr,rt->tn", Z, W) + 0.1 * rng.standard_normal((100, 8))
-    prior, _, held = fit_em(stored(Phi, y), None, Hyperparameters())
+    fit = fit_em(stored(Phi, y), None, Hyperparameters())
+    prior, held = fit.prior, fit.blocks
     assert prior.coordinates.dim == 5
     predicted = np.einsum("tnp,tp->tn", held[0].features, posterior_means(held[0], prior))
     assert np.mean((predicted - held[0].rewards) ** 2) < 0.05 * np.mean(y**2)
@@ -391,7 +393,7 @@ def test_neither_the_order_of_rows_nor_batches_nor_blocks_matter(
     first = fit_em(plain, None, hyperparameters).prior
     with monkeypatch.context() as patch:
         patch.setattr(config, "BLOCK_BYTES", 1)
-        second, _, held = fit_em(mixed, None, hyperparameters)
+        second, _, (held, *_) = fit_em(mixed, None, hyperparameters)
     assert len(held) == 30
     sizes = [len(block.rewards[0]) for block in held]
     assert sizes == sorted(sizes, reverse=True)
@@ -405,7 +407,7 @@ def test_where_work_is_bounded_the_tasks_with_most_rows_are_learned_from(
     store = RowStore.empty(n_tasks=5, dim=2)
     store = store.added(np.repeat([4, 1, 3, 0], [2, 3, 1, 3]), np.ones((9, 4)))
     monkeypatch.setattr(config, "EM_WORK", 5 * 7 * 9)  # five times 7 rows, p = 3
-    _, statistics, held = fit_em(store, None, Hyperparameters())
+    _, statistics, (held, *_) = fit_em(store, None, Hyperparameters())
     assert store.tasks[np.concatenate([block.slots for block in held])].tolist() == [1, 0]
     assert statistics.n_tasks == 2
     monkeypatch.setattr(config, "EM_WORK", 0)

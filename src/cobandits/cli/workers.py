@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from cobandits import datasets
-from cobandits.engines.dask import connected, n_threads
-from cobandits.errors import ClusterError, ConfigurationError
+from cobandits.cluster.dask import connected, n_threads
+from cobandits.errors import ConfigurationError
+from cobandits.files import write_whole
 from cobandits.lab import Jobs, Workers
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = ["chosen_workers"]
 
@@ -23,16 +29,23 @@ def chosen_workers(jobs: int, cluster: str | None) -> Iterator[Jobs]:
         raise ConfigurationError("--cluster has its own workers; leave out --jobs")
     with connected(cluster) as client:
         number = n_threads(client)
-        if datasets.is_there("mnist"):
-            _check_mnist(client.run(datasets.is_there, "mnist"))
+        workers = f"{len(client.nthreads())} workers, {number} cells at a time"
+        print(f"cobandits: {cluster} has {workers}", file=sys.stderr)
+        if datasets.is_there("mnist"):  # else workers would run other cells than this machine
+            _send_mnist(client)
         yield Workers(client.get_executor(pure=False), number)
 
 
-def _check_mnist(there: dict[str, bool]) -> None:
-    """Refuse workers without MNIST where this machine has it: they would run other cells."""
+def _send_mnist(client: Client) -> None:
+    """Put MNIST into the cache of every worker that does not have it."""
+    there = client.run(datasets.is_there, "mnist")
     without = [worker for worker, is_there in there.items() if not is_there]
     if without:
-        raise ClusterError(
-            f"MNIST is here, but not on {len(without)} of {len(there)} workers, first "
-            f"{without[0]}; run `cobandits data fetch mnist` there, or share the cache directory"
-        )
+        print(f"cobandits: sending MNIST to {len(without)} workers", file=sys.stderr)
+        client.run(_keep_mnist, datasets.mnist_path().read_bytes(), workers=without)
+
+
+def _keep_mnist(content: bytes) -> None:
+    path = datasets.mnist_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, content)

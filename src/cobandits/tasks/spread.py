@@ -33,7 +33,7 @@ class SpreadTasks(TaskData):
     brings a gradient and an (r, r) matrix back from every node, however many tasks there are.
     The order of the tasks is that of the shards. Every task must be on one shard only.
 
-    >>> from cobandits.engines.local import LocalNodes
+    >>> from cobandits.cluster.local import LocalNodes
     >>> from cobandits.tasks import TaskRows
     >>> a = TaskRows.from_arrays([[1.0], [1.0]], [1.0, 3.0], ["a", "a"])
     >>> b = TaskRows.from_arrays([[2.0]], [2.0], ["b"])

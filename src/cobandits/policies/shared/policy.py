@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
@@ -24,7 +24,7 @@ from cobandits.policies.shared.state import Refit, Snapshot, State
 from cobandits.policies.shared.transitions import absorb, refit, undone
 from cobandits.policies.task_index import as_labels
 
-__all__ = ["Shared"]
+__all__ = ["Shared", "with_intercept"]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
@@ -213,7 +213,7 @@ class Shared(Policy):
             codes, rows, y = self._checked(tasks, arms, decisions, rewards)
             if not len(codes):
                 raise DataError("a refit learns from new rewards, got none; give at least one")
-            return self._state.snapshot(*self._state.tasks.number(codes), _with_intercept(rows, y))
+            return self._state.snapshot(*self._state.tasks.number(codes), with_intercept(rows, y))
 
     def install(self, found: Refit) -> None:
         """Take what :func:`refit` returned, in one assignment.
@@ -246,10 +246,14 @@ class Shared(Policy):
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         if not len(tasks):
             return
-        F, (places, new) = _with_intercept(rows, rewards), self._state.tasks.number(tasks)
+        F, (places, new) = with_intercept(rows, rewards), self._state.tasks.number(tasks)
         if self._state.refit_due(len(tasks)):
             self.install(refit(self._state.snapshot(places, new, F)))
-            return
+        else:
+            self._observe(places, new, F)
+
+    def _observe(self, places: Codes, new: tuple[Hashable, ...], F: Doubles) -> None:
+        """Learn rows ``[phi, 1, y]`` under the prior that there is."""
         if self._state.must_absorb:
             assert self._state.posteriors is not None
             self._state.posteriors.check(F)  # before anything changes
@@ -283,7 +287,7 @@ def _what_follows(state: State) -> str:
     return "no longer what they were: starting over"
 
 
-def _with_intercept(rows: Floats, rewards: Floats) -> Doubles:
+def with_intercept(rows: Floats, rewards: Floats) -> Doubles:
     """Return rows ``[phi, 1, y]``, (m, d + 2)."""
     F = np.empty((len(rows), rows.shape[1] + 2))
     F[:, :-2], F[:, -2], F[:, -1] = rows, 1, rewards

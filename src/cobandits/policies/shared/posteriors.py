@@ -280,11 +280,11 @@ class TaskPosteriors:
 
     def check(self, F: Doubles) -> None:
         """Refuse rows that :meth:`learn` would refuse."""
-        if not are_at_most(F, self._largest_value):
+        if not are_at_most(F, self.largest_value):
             raise DataError(TOO_LARGE)
 
     @cached_property
-    def _largest_value(self) -> float:
+    def largest_value(self) -> float:
         """The largest feature or reward whose square can be computed in the directions."""
         scale = self.directions.size * (self.directions**2).sum() / self.prior.noise
         return float(np.sqrt(SQUARE_LIMIT / max(1.0, scale)))

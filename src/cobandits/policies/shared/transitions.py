@@ -8,6 +8,8 @@ again are written in place, at its end.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -19,13 +21,17 @@ from cobandits.policies.shared import config
 from cobandits.policies.shared.carry_over import carry_over
 from cobandits.policies.shared.change import return_evidence
 from cobandits.policies.shared.drift import DriftDetector
-from cobandits.policies.shared.empirical_bayes import DecomposedPrior, fit_em
+from cobandits.policies.shared.empirical_bayes import (
+    DecomposedPrior,
+    HyperparameterSelector,
+    fit_em,
+)
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.state import Refit, Snapshot, State
 from cobandits.policies.task_index import TaskIndex
 
-__all__ = ["absorb", "refit", "undone"]
+__all__ = ["absorb", "refit", "stored", "under", "undone"]
 
 Codes = NDArray[np.int64]
 
@@ -169,22 +175,63 @@ def undone(state: State) -> State | None:
     return replace(state.before, rewards=state.rewards, changes=(*state.changes, state.rewards))
 
 
+def stored(snapshot: Snapshot) -> State:
+    """Return the state with all rows of a snapshot stored, ready to learn a prior from."""
+    state, news = snapshot.state, snapshot.news
+    return _sorted(_compared(state, news) if len(news.tasks) else state)
+
+
+def under(
+    snapshot: Snapshot, state: State, selector: HyperparameterSelector, prior: DecomposedPrior
+) -> Refit:
+    """Return the refit with a prior that was learned elsewhere from what :func:`stored` returned.
+
+    Every task's posterior is learned again under it.
+    """
+    with _sizes_named():
+        found = _under(state, snapshot.news, snapshot.n_new, selector, prior)
+    return Refit(found, snapshot.state.rewards, snapshot.origin)
+
+
 def _refitted(state: State, news: Pending, n_new: int) -> State:
     """Return the state with a prior learned from its rows; counts the last ``n_new`` of news."""
-    seen = state.seen + n_new
-    due = int(np.ceil(seen * config.REFIT_GROWTH))
-    store = state.store.compressed(config.COMPRESSION * state.store.width).sorted()
+    state = _sorted(state)
     best = state.selector.best()
-    try:
-        fit = fit_em(store, state.selector.prior, best)
+    with _sizes_named():
+        fit = fit_em(state.store, state.selector.prior, best)
         selector = state.selector.following(best, fit)
-        posteriors = TaskPosteriors.of(store, DecomposedPrior.of(fit.under(best)))
-        _learn_dropped(posteriors, state, store.dropped, news, n_new)
+        return _under(state, news, n_new, selector, DecomposedPrior.of(fit.under(best)))
+
+
+def _sorted(state: State) -> State:
+    store = state.store.compressed(config.COMPRESSION * state.store.width).sorted()
+    return replace(state, store=store)
+
+
+@contextmanager
+def _sizes_named() -> Iterator[None]:
+    """Say what it means if a matrix cannot be decomposed."""
+    try:
+        yield
     except np.linalg.LinAlgError as error:
         raise DataError(
             f"features or rewards differ too much in size to be learned from ({error}); "
             "scale them to about 1"
         ) from error
+
+
+def _under(
+    state: State,
+    news: Pending,
+    n_new: int,
+    selector: HyperparameterSelector,
+    prior: DecomposedPrior,
+) -> State:
+    """Return the state with every posterior under a prior; counts the last ``n_new`` of news."""
+    store, seen = state.store, state.seen + n_new
+    due = int(np.ceil(seen * config.REFIT_GROWTH))
+    posteriors = TaskPosteriors.of(store, prior)
+    _learn_dropped(posteriors, state, store.dropped, news, n_new)
     following = replace(
         state,
         store=store.with_room(max(0, min(due - seen, store.most - store.used))),
@@ -195,7 +242,8 @@ def _refitted(state: State, news: Pending, n_new: int) -> State:
         due=due,
         rewards=state.rewards + n_new,
     )
-    following.count(news.tasks[-n_new:], news.rows[-n_new:, -1])
+    if n_new:
+        following.count(news.tasks[-n_new:], news.rows[-n_new:, -1])
     following.full_counts = following.counts.copy()
     return following
 
@@ -209,7 +257,8 @@ def _learn_dropped(
     if state.posteriors is not None:
         known = dropped[state.posteriors.weights.log_volumes[dropped] > 0]
         carry_over(posteriors, state.posteriors, known)
-    unlearned = np.flatnonzero(np.isin(news.tasks[-n_new:], dropped)) - n_new
+    new = news.tasks[len(news.tasks) - n_new :]
+    unlearned = np.flatnonzero(np.isin(new, dropped)) - n_new
     posteriors.learn(news.tasks[unlearned], news.rows[unlearned])
 
 

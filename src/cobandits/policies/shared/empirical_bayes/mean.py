@@ -10,6 +10,7 @@ is the prior's offset.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,21 +20,27 @@ from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock, precision_roots
 from cobandits.policies.shared.empirical_bayes.prior import Prior
 
-__all__ = ["mean_step"]
+__all__ = ["information", "mean_step", "with_mean"]
 
 Doubles = NDArray[np.float64]
 
 
 def mean_step(blocks: list[TaskBlock], prior: Prior) -> Prior:
+    """Return the prior with the mean that has most evidence in the rows of these tasks."""
+    n_tasks = sum(len(block.slots) for block in blocks)
+    return with_mean(prior, n_tasks, lambda: information(blocks, prior))
+
+
+def with_mean(prior: Prior, n_tasks: int, summed: Callable[[], tuple[Doubles, Doubles]]) -> Prior:
     """Return the prior with the mean that has most evidence, under its covariance and noise.
 
     In the eigenbasis of ``C^(1/2) G C^(1/2)`` with eigenvalues l, and with ``b = C^(1/2) g`` in it,
     twice the log of the evidence is ``sum_i [b_i^2 k / (1 + k l_i) - log(1 + k l_i)]``, but for a
-    constant.
+    constant. ``summed`` returns G and g, the sums of :func:`information` over all tasks.
     """
     mean = np.zeros(len(prior.covariance))
-    if sum(len(block.slots) for block in blocks) > len(mean):  # else it is not known well enough
-        G, g = _information(blocks, prior)
+    if n_tasks > len(mean):  # else it is not known well enough
+        G, g = summed()
         root = _root(prior.covariance[:-1, :-1])
         values, vectors = np.linalg.eigh(root.T @ G @ root)
         values, b = np.maximum(values, 0), vectors.T @ (root.T @ g)
@@ -44,7 +51,7 @@ def mean_step(blocks: list[TaskBlock], prior: Prior) -> Prior:
     return replace(prior, mean=mean)
 
 
-def _information(blocks: list[TaskBlock], prior: Prior) -> tuple[Doubles, Doubles]:
+def information(blocks: list[TaskBlock], prior: Prior) -> tuple[Doubles, Doubles]:
     """Return G, (p - 1, p - 1), and g, (p - 1,), of all but the intercept."""
     p = len(prior.covariance)
     G, g = np.zeros((p - 1, p - 1)), np.zeros(p - 1)

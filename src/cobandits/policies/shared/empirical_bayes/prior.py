@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.shared import config
 from cobandits.policies.shared.reader import Part, Reader
-from cobandits.policies.shared.row_store import RowStore
 
-__all__ = ["Coordinates", "DecomposedPrior", "Prior"]
+__all__ = ["Coordinates", "DecomposedPrior", "Prior", "Products"]
 
 Doubles = NDArray[np.float64]
+
+
+class Products(Protocol):
+    """Rows ``[phi, 1, y]`` of which the products are known: a store, or the sum of several."""
+
+    def products(self) -> Doubles:
+        """Return ``F'F`` of all rows, (d + 2, d + 2)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,7 +36,7 @@ class Coordinates:
     matrix: Doubles  # (d + 1, p): [phi, 1] @ matrix
 
     @classmethod
-    def of(cls, store: RowStore) -> Coordinates:
+    def of(cls, store: Products) -> Coordinates:
         """Return the coordinates for the rows of a store."""
         products = store.products()[:-1, :-1]  # of [phi, 1]
         n, d = products[-1, -1], len(products) - 1
@@ -66,7 +73,7 @@ class Prior:
     feature_second_moment: Doubles  # (p, p), of the features in these coordinates
 
     @classmethod
-    def vague(cls, store: RowStore) -> Prior:
+    def vague(cls, store: Products) -> Prior:
         """Return a prior with no preferred direction, as wide as the rewards of a store."""
         coordinates = Coordinates.of(store)
         p, products = coordinates.dim, store.products()[-2:, -2:]

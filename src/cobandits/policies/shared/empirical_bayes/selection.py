@@ -19,7 +19,7 @@ from cobandits.policies.shared.empirical_bayes.em import (
 from cobandits.policies.shared.empirical_bayes.prior import Prior
 from cobandits.policies.shared.reader import Part, Reader, refused
 
-__all__ = ["HyperparameterSelector", "candidates"]
+__all__ = ["HyperparameterSelector", "best_of", "candidates"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -61,15 +61,7 @@ class HyperparameterSelector:
 
     def best(self) -> Hyperparameters:
         """Return the hyperparameters with the least errors so far."""
-        if not len(self.thetas):
-            return self.hyperparameters
-        shrinkage, noise, offset = np.split(self.errors, _CUTS)
-        as_good = np.flatnonzero(shrinkage <= config.AS_GOOD * shrinkage.min())
-        return Hyperparameters(
-            config.SHRINKAGE_PSEUDO_TASKS[as_good[-1]],
-            config.NOISE_SHARES[noise.argmin()],
-            bool(offset[0] > config.CLEARLY_WORSE * offset[1]),
-        )
+        return best_of(self.errors) if len(self.thetas) else self.hyperparameters
 
     def following(self, hyperparameters: Hyperparameters, fit: EMFit) -> HyperparameterSelector:
         """Return the selector after a refit: candidates predict with thetas of the new fit."""
@@ -126,6 +118,17 @@ class HyperparameterSelector:
             noise=reader.variance("noise"),
         )
         return replace(selector, places=places, thetas=thetas, prior=least_shrunken)
+
+
+def best_of(errors: Doubles) -> Hyperparameters:
+    """Return the hyperparameters with the least errors; those of several shards are added."""
+    shrinkage, noise, offset = np.split(errors, _CUTS)
+    as_good = np.flatnonzero(shrinkage <= config.AS_GOOD * shrinkage.min())
+    return Hyperparameters(
+        config.SHRINKAGE_PSEUDO_TASKS[as_good[-1]],
+        config.NOISE_SHARES[noise.argmin()],
+        bool(offset[0] > config.CLEARLY_WORSE * offset[1]),
+    )
 
 
 def candidates(hyperparameters: Hyperparameters) -> list[Hyperparameters]:

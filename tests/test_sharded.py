@@ -1,0 +1,241 @@
+"""The shared policy over shards: as in one place, whatever the shards, and in real processes."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from cobandits.errors import ClusterError, ConfigurationError, DataError, ModelFileError
+from cobandits.policies import Shared
+from cobandits.policies.shared import config
+from cobandits.policies.shared.empirical_bayes import Coordinates, Prior
+from cobandits.policies.shared.empirical_bayes.expectation import BlockRows
+from cobandits.policies.shared.row_store import RowStore
+from cobandits.sharded import Head, Heads, LocalHeads, ProcessHeads, ShardedShared
+from cobandits.sharded.hashing import shards_of
+from cobandits.sharded.training import ShardRows, median_by_counting
+
+D, T = 5, 24
+Floats = NDArray[np.float64]
+Batch = tuple[NDArray[np.int64], Floats, Floats]
+
+
+def batches(n: int, *, seed: int = 0) -> list[Batch]:
+    """Return tasks, arms and the noise-free reward of each arm; tasks are asked unequally often."""
+    rng = np.random.default_rng(seed)
+    Theta = rng.standard_normal((D, 2)) @ rng.standard_normal((2, T))
+    found = []
+    for _ in range(n):
+        tasks = (T * rng.random(rng.integers(1, 9)) ** 2).astype(np.int64)
+        arms = rng.standard_normal((len(tasks), 3, D))
+        found.append((tasks, arms, np.einsum("mkd,dm->mk", arms, Theta[:, tasks])))
+    return found
+
+
+def play(policies: Sequence[Shared | ShardedShared], asked: Sequence[Batch]) -> None:
+    """Have all policies learn the decisions of the first."""
+    rng = np.random.default_rng(1)
+    for tasks, arms, values in asked:
+        decided = policies[0].decide(tasks, arms, rng)
+        rewards = values[np.arange(len(tasks)), decided.chosen] + 0.1 * rng.standard_normal(
+            len(tasks)
+        )
+        for policy in policies:
+            policy.learn(tasks, arms, decided, rewards)
+
+
+# ---- EM over shards
+
+
+def rows(*, outlier: bool) -> tuple[NDArray[np.int64], Floats]:
+    """Return tasks and rows ``[phi, 1, y]``: from 1 to 9 per task, of which one is far off."""
+    rng = np.random.default_rng(3)
+    tasks = np.repeat(np.arange(T), 1 + np.arange(T) % 9)
+    Phi = rng.standard_normal((len(tasks), D))
+    y = Phi[:, 0] * (1 + tasks % 3) + 0.1 * rng.standard_normal(len(tasks))
+    if outlier:
+        y[tasks == 7] *= 1e4
+    return tasks, np.column_stack([Phi, np.ones(len(y)), y])
+
+
+def dealt(tasks: NDArray[np.int64], F: Floats, cuts: Sequence[int]) -> LocalHeads:
+    """Return shards of tasks between cuts, with these rows staged."""
+    heads = LocalHeads.start(len(cuts) - 1, {"dim": D})
+    masks = [(tasks >= a) & (tasks < b) for a, b in itertools.pairwise(cuts)]
+    heads.each("stage", [(tasks[m], F[m, :-2], F[m, -1]) for m in masks])
+    return heads
+
+
+@pytest.mark.parametrize("outlier", [False, True])
+@pytest.mark.parametrize("cuts", [(0, T), (0, 3, 4, T), (0, 12, 12, T)])
+def test_the_e_step_over_shards_is_that_of_one_place(outlier: bool, cuts: tuple[int, ...]) -> None:
+    tasks, F = rows(outlier=outlier)
+    store = RowStore.empty(n_tasks=T, dim=D).added(tasks, F).sorted()
+    prior = Prior.vague(store)
+    here = BlockRows.of(store, Coordinates.of(store))
+    there = ShardRows(dealt(tasks, F, cuts), prior)
+    assert (there.n_tasks, there.n_rows) == (here.n_tasks, here.n_rows)
+    for one, other in zip(here.e_step(prior), there.e_step(prior), strict=True):
+        expected, found = np.asarray(one), np.asarray(other)
+        np.testing.assert_allclose(found, expected, 1e-12, 1e-12 * np.abs(expected).max())
+    assert np.linalg.norm(here.mean_step(prior).mean - there.mean_step(prior).mean) <= 1e-12
+    np.testing.assert_allclose(there.feature_second_moment(), here.feature_second_moment(), 1e-12)
+    if outlier:  # the bound by the median is in force
+        ratios = F[:, -1] ** 2
+        assert here.e_step(prior).reward_variance < 0.1 * ratios.mean()
+
+
+def test_the_number_of_iterations_does_not_depend_on_padding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tasks, F = rows(outlier=False)
+    store = RowStore.empty(n_tasks=T, dim=D).added(tasks, F).sorted()
+    whole = BlockRows.of(store, Coordinates.of(store))
+    monkeypatch.setattr(config, "BLOCK_BYTES", 1)
+    apart = BlockRows.of(store, Coordinates.of(store))
+    assert len(whole.blocks) == 1
+    assert len(apart.blocks) == T
+    longest = D + 2  # rows per task that are equivalent to all
+    assert apart.n_rows == whole.n_rows == sum(min(1 + t % 9, longest) for t in range(T))
+
+
+@given(
+    st.lists(st.floats(0, allow_nan=False, allow_infinity=False), min_size=1, max_size=9),
+)
+def test_a_median_by_counting_is_exact(values: list[float]) -> None:
+    held = np.sort(values)
+
+    def below(cuts: Floats) -> NDArray[np.int64]:
+        return np.asarray(np.searchsorted(held, cuts, side="left"))
+
+    middle = held[[(len(held) - 1) // 2, len(held) // 2]]
+    assert median_by_counting(below, len(held)) == 0.5 * middle[0] + 0.5 * middle[1]
+
+
+class Spy:
+    """Shards that note the largest message of each method, there and back."""
+
+    def __init__(self, heads: Heads) -> None:
+        self._heads, self.sizes = heads, {}
+
+    sizes: dict[str, tuple[int, int]]
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def each(self, method: str, arguments: Sequence[tuple[Any, ...] | None]) -> list[Any]:
+        results = self._heads.each(method, arguments)
+        there, back = self.sizes.get(method, (0, 0))
+        there = max(there, *(len(pickle.dumps(one)) for one in arguments))
+        back = max(back, *(len(pickle.dumps(one)) for one in results))
+        self.sizes[method] = there, back
+        return results
+
+    def close(self) -> None:
+        self._heads.close()
+
+
+def test_an_iteration_sends_a_covariance_and_brings_sums_back() -> None:
+    spy = Spy(LocalHeads.start(2, {"dim": D, "explore": "never"}))
+    policy = ShardedShared(dim=D, shards=spy, explore="never")
+    play([policy], batches(40))
+    p, extra = D + 1, 700  # bytes of the pickles themselves
+    there, back = spy.sizes["e_sums"]
+    assert there <= 8 * (p * p + p + 2) + extra
+    assert back <= 8 * (p * p + 8) + extra
+
+
+# ---- the policy
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_thetas_over_shards_are_those_of_one_place(shards: int) -> None:
+    here = Shared(dim=D, explore="never", on_change="alert")
+    there = ShardedShared(dim=D, shards=shards, explore="never")
+    play([here, there], batches(50))
+    assert here.prior is not None
+    assert there.prior is not None
+    assert there.rewards == here.rewards
+    size = np.abs(here.prior.covariance).max()
+    assert np.abs(there.prior.covariance - here.prior.covariance).max() <= 1e-9 * size
+    ours = [there.explain(task) for task in range(T)]
+    theirs = [here.explain(task) for task in range(T)]
+    assert [one.rewards for one in ours] == [one.rewards for one in theirs]
+    tasks, arms, _ = batches(1, seed=9)[0]
+    rng = np.random.default_rng(0)
+    chosen = there.decide(tasks, arms, rng).chosen
+    assert chosen.tolist() == here.decide(tasks, arms, rng).chosen.tolist()
+    np.testing.assert_array_equal(there.probabilities(tasks, arms).argmax(axis=1), chosen)
+
+
+def test_processes_decide_and_learn_as_shards_here_do(tmp_path: Path) -> None:
+    setting: dict[str, Any] = {"dim": D, "labels": True, "floor": 0.1}
+    asked = [
+        ([f"task {t}" for t in tasks.tolist()], arms, values) for tasks, arms, values in batches(30)
+    ]
+    with ShardedShared.in_processes(2, **setting) as there:
+        here = ShardedShared(shards=2, **setting)
+        play([here, there], asked[:20])  # type: ignore[arg-type]
+        there.save(tmp_path / "saved")
+        labels = [f"task {t}" for t in range(T)]
+        assert there.thetas(labels).tobytes() == here.thetas(labels).tobytes()
+        with ShardedShared.load(tmp_path / "saved", processes=True) as again:
+            play([here, there, again], asked[20:])  # type: ignore[arg-type]
+            same = [policy.thetas(labels).tobytes() for policy in (here, there, again)]
+            assert len(set(same)) == 1
+            names, arms, _ = asked[0]
+            both = [p.decide(names, arms, np.random.default_rng(5)) for p in (here, again)]
+            assert both[0].chosen.tolist() == both[1].chosen.tolist()
+            np.testing.assert_array_equal(both[0].probabilities, both[1].probabilities)
+        assert isinstance(there.heads, ProcessHeads)
+        lost = there.heads.pids[1]
+        assert lost is not None
+        os.kill(lost, signal.SIGKILL)
+        with pytest.raises(ClusterError, match="the process of shard 1 has ended"):
+            there.thetas(labels)
+
+
+def test_what_is_refused_is_learned_by_no_shard() -> None:
+    policy = ShardedShared(dim=D, shards=2)
+    play([policy], batches(29))
+    before = policy.thetas(range(T)).tobytes()
+    tasks, arms = np.arange(4), np.ones((4, 2, D))
+    decided = policy.decide(tasks, arms, np.random.default_rng(0))
+    rewards = np.zeros(4)
+    rewards[-1] = 1e74
+    assert not policy.refit_due(len(tasks))
+    with pytest.raises(DataError, match="too large to square"):
+        policy.learn(tasks, arms, decided, rewards)
+    assert policy.thetas(range(T)).tobytes() == before
+
+
+def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="shards must be at least 1, got 0"):
+        ShardedShared(dim=D, shards=0)
+    with pytest.raises(ConfigurationError, match="must be 'alert', got 'adapt'"):
+        Head(dim=D, on_change="adapt")
+    with pytest.raises(ConfigurationError, match="before the first reward"):
+        ShardedShared(dim=D).thetas([0])
+    with pytest.raises(ConfigurationError, match="floor must be"):
+        ShardedShared.in_processes(2, dim=D, floor=2.0)
+    with pytest.raises(ModelFileError, match="whole sharded policy"):
+        ShardedShared.load(tmp_path)
+
+
+def test_tasks_are_dealt_evenly_and_always_alike() -> None:
+    owners = shards_of(np.arange(10_000), 8)
+    assert np.bincount(owners).min() > 1100
+    labels = np.fromiter([("Oslo", n) for n in range(4000)], object, 4000)
+    assert np.bincount(shards_of(labels, 4)).min() > 900
+    assert shards_of(labels[:6], 4).tolist() == shards_of(labels, 4)[:6].tolist()
