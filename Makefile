@@ -27,7 +27,7 @@ export MPLBACKEND := Agg
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup test test-matrix lint lint-workflows format reproduce bench bench-cluster bench-peers flagship \
-  statistical dist clean
+  statistical docs dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -112,6 +112,18 @@ flagship: setup ## `shared` against the others: docs/shared-results.md (slow; go
 statistical: setup ## the claims that need many seeds (slow, not part of `make test`)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 0 -m statistical $(PYTEST_ARGS) tests
 
+# Sphinx is no part of the other environment's pins, and is installed when it is first needed.
+DOCS_STAMP := $(VENV)/.setup-docs
+
+$(DOCS_STAMP): $(STAMP)
+	@$(PIP) install --quiet -c constraints.txt --no-build-isolation -e ".[docs]"
+	@touch $@
+
+docs: $(DOCS_STAMP) ## the site in build/docs: runs the gallery, and a warning is an error
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs build/docs
+	$(BIN)/python tools/check_site.py build/docs
+	@echo "Open $(CURDIR)/build/docs/index.html"
+
 # auditwheel gives the wheel its manylinux tag, abi3audit checks that it fits every Python it names.
 dist: setup ## sdist and wheel in dist/, checked in an empty environment outside of the checkout
 	@rm -rf dist src/*.egg-info
@@ -123,5 +135,6 @@ dist: setup ## sdist and wheel in dist/, checked in an empty environment outside
 
 clean: ## remove .venv and .venv-peers, caches and built files; results/ stays
 	rm -rf $(VENV) $(PEERS) build dist src/*.egg-info src/cobandits/compiled/_*.so
+	rm -rf docs/gallery docs/reference/api docs/reference/commands.md
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks examples tools -name __pycache__ -prune -exec rm -rf {} +

@@ -113,6 +113,17 @@ def test_split_iterations_equal_the_pseudo_code() -> None:
     check_same(AltGDMin(rank=2, iterations=3, split=True).fit(tasks, rng=5), tasks, B, 1e-8)
 
 
+def test_divided_by_the_whole_epoch_a_split_step_is_shorter_by_the_parts() -> None:
+    """Line 8 of Algorithm 3 as it is written: the gradient of a part over all rows."""
+    tasks = drawn(d=8, T=12, r=2, n=69, noise=0.1).tasks
+    weights, steps, first = tasks.split(3, np.random.default_rng(5))
+    B = algorithm_3([weights], [steps], algorithm_2(first, 2, 9.0), 0.4 / 3)
+    as_written = AltGDMin(rank=2, iterations=1, split=True, divisor="epoch")
+    check_same(as_written.fit(tasks, rng=5), tasks, B, 1e-8)
+    with pytest.raises(ConfigurationError, match="divisor must be 'part' or 'epoch'"):
+        AltGDMin(rank=2, divisor="all")  # type: ignore[arg-type]
+
+
 def test_split_depends_on_the_seed_alone() -> None:
     tasks = drawn(d=8, T=6, r=2, n=70, noise=0.1).tasks
     estimator = AltGDMin(rank=2, iterations=3, split=True)

@@ -8,12 +8,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cobandits.environments import Synthetic
 from cobandits.lab import Estimation, Record
-from cobandits.lab.claims import Case, Claim, Evidence, beyond, check, judge
+from cobandits.lab.claims import Case, Claim, Duel, Evidence, beyond, check, judge
+from cobandits.lab.claims.evidence import Setting
+from cobandits.lab.claims.regret import corrected
 from tests.constructed import fit, of_series, play, simulation
 
 BY_EPOCH = {"schedule": "equal-4"}
@@ -89,6 +92,21 @@ def test_lowest_only_where_it_was_never_lost() -> None:
 
 def test_lowest_does_not_hold_where_all_is_lost() -> None:
     assert verdict("lowest", played(lambda policy, *_: -len(policy))).verdict == "does not hold"
+
+
+def test_many_comparisons_are_corrected_together() -> None:
+    def duel(ours: Sequence[float]) -> Duel:
+        regrets = np.array(ours)
+        return Duel(setting=setting, against="moments", ours=regrets, theirs=np.zeros_like(regrets))
+
+    setting = Setting(
+        environment="digits", parameters_json="{}", rounds=9, rank=2, n_tasks=5, seed=0
+    )
+    close, sure = duel([0.1, 0.8, 1.5, 2.2, 0.2, 1.2]), duel([-9.0, -9.1, -8.9, -9.2, -9.0, -8.8])
+    assert 0.01 < scipy.stats.ttest_1samp(close.ours, 0).pvalue < 0.05  # alone, it is lost
+    assert corrected([close]) == [-1]
+    assert corrected([close] * 5 + [sure]) == [0] * 5 + [1]
+    assert corrected([duel([1.0, 2.0])] * 5) == [-1] * 5  # too few trials: the mean decides
 
 
 def test_what_is_too_close_is_not_lost_and_said() -> None:

@@ -90,6 +90,8 @@ def test_theorem_54_regret() -> None:
     theory = by_hand()
     by_parts = 2 * math.sqrt(2) * 3 * math.sqrt(2 * 256 * 4 * math.log(10)) * (1 + 3)
     assert theory.regret_bound(256, failure=0.1) == pytest.approx(by_parts)
+    natural = by_parts / 4 * (1 + math.log(math.log(256)))
+    assert theory.regret_bound(256, failure=0.1, base=math.e) == pytest.approx(natural)
     expected = 0.9 - 4 * 5**-10
     assert theory.regret_probability(failure=0.1, error=0.1) == pytest.approx(expected)
 
@@ -220,6 +222,8 @@ def test_too_few_rows_have_no_expected_error() -> None:
         (lambda: by_hand().fit_noise(0), ConfigurationError, "rows must be at least 1"),
         (lambda: by_hand().regret_bound(1, 0.1), ConfigurationError, "n_rounds"),
         (lambda: by_hand().regret_bound(10, 1.0), ConfigurationError, "failure"),
+        (lambda: by_hand().regret_bound(10, 0.1, base=1), ConfigurationError, "base"),
+        (lambda: by_hand().regret_bound(10, 0.1, base=11), ConfigurationError, "n_rounds"),
         (lambda: by_hand().oracle_error([1, 2, 3]), DataError, "4 tasks"),
     ],
 )

@@ -63,7 +63,7 @@ class LowRankRegressor(RegressorMixin, BaseEstimator):
         Position of the task column.
     n_features_in_ : int
         Columns of ``X``, the task column included.
-    feature_names_in_ : (n_features_in_,)
+    feature_names_in_ : (n,)
         Names of the columns, where all are strings.
 
     Examples

@@ -77,6 +77,9 @@ class AltGDMin(Estimator):
     split : bool
         Use disjoint rows for the start, each ``W`` and each gradient (2 L + 1 parts), as
         the analysis assumes. ``rng`` of a fit deals the rows.
+    divisor : {"part", "epoch"}
+        With ``split``: whether the gradient over a part is divided by the part's rows, or by all
+        rows, as line 8 of Algorithm 3 reads. The latter makes steps shorter by the number of parts.
 
     Examples
     --------
@@ -96,6 +99,7 @@ class AltGDMin(Estimator):
     truncation: float = 9.0
     start_matrix: Literal["moments", "squares"] = "moments"
     split: bool = False
+    divisor: Literal["part", "epoch"] = "part"
 
     def __post_init__(self) -> None:
         check_positive("step", self.step)
@@ -106,6 +110,8 @@ class AltGDMin(Estimator):
             raise ConfigurationError(
                 f"start_matrix must be 'moments' or 'squares', got {self.start_matrix!r}"
             )
+        if self.divisor not in ("part", "epoch"):
+            raise ConfigurationError(f"divisor must be 'part' or 'epoch', got {self.divisor!r}")
 
     def _fit(
         self, tasks: TaskData, start: Estimate | None, rng: RandomSource, history: HistoryWriter
@@ -150,16 +156,18 @@ class AltGDMin(Estimator):
             if last:
                 break
             best, previous = min(best, (cost, B), key=lambda found: found[0]), cost
-            B = self._step(B, fit, samples.for_gradient(iteration))
+            B = self._step(B, fit, samples, iteration)
         advice = "raise iterations, or use LowRank, which needs fewer"
         return B, ended("limit", advice, self.iterations)
 
-    def _step(self, B: Floats, fit: TaskFit, rows: TaskData) -> Floats:
-        """Return the basis after one gradient step on ``rows`` and QR."""
+    def _step(self, B: Floats, fit: TaskFit, samples: _Samples, iteration: int) -> Floats:
+        """Return the basis after one gradient step, on the rows of the iteration, and QR."""
         W = fit.weights
         gradient, weighted = fit.gradient, fit.weighted
         if self.split:
-            gradient, weighted = rows.residuals(B @ W)[0] @ W.T, W * rows.counts @ W.T
+            rows = samples.for_gradient(iteration)
+            counts = rows.counts if self.divisor == "part" else samples.tasks.counts
+            gradient, weighted = rows.residuals(B @ W)[0] @ W.T, W * counts @ W.T
         curvature = largest_eigenvalue(weighted)  # n sigma_max(W)^2 for equal n
         if curvature <= 0:  # all weights are zero: so is the gradient
             return B

@@ -36,6 +36,7 @@ _LOOKS = {
     "tracenorm": nth_look(4),
     "altgd": nth_look(5),
     "subspace oracle": nth_look(6),
+    "shared": Look("#000000", (), "*"),  # apart from what the paper shows
 }
 
 

@@ -160,18 +160,21 @@ class Theory(Constants):
 
     # ---- Theorem 5.4: regret
 
-    def regret_bound(self, n_rounds: int, failure: float) -> float:
+    def regret_bound(self, n_rounds: int, failure: float, *, base: float = 2.0) -> float:
         """Return the bound on the total regret of all tasks in ``n_rounds`` rounds.
 
-        ``2 mu sigma_max sqrt(r N T log(1 / delta)) (1 + log2 log2 N)``, where ``failure`` is
-        delta. The paper writes ``log log N``; the factor bounds the number of epochs,
-        ``ceil(log2 log2 N)``, so the base is 2.
+        ``2 mu sigma_max sqrt(r N T log(1 / delta)) (1 + log log N)``, where ``failure`` is
+        delta. The paper does not say to which ``base`` its ``log log`` is; the factor bounds the
+        number of epochs, ``ceil(log2 log2 N)``, so the default is 2. With ``math.e`` it is less.
         """
-        check_at_least("n_rounds", n_rounds, 2)
+        if not 1 < base < math.inf:
+            raise ConfigurationError(f"base must be finite and above 1, got {base}")
+        check_at_least("n_rounds", n_rounds, max(2, base))
         check_share("failure", failure)
         N, T = n_rounds, self.n_tasks
         spread = math.sqrt(self.rank * N * T * math.log(1 / failure))
-        return 2 * self.incoherence * self.sigma_max * spread * (1 + math.log2(math.log2(N)))
+        epochs = math.log(math.log(N, base), base) if base != 2 else math.log2(math.log2(N))
+        return 2 * self.incoherence * self.sigma_max * spread * (1 + epochs)
 
     def regret_probability(self, failure: float, error: float) -> float:
         """Return ``1 - delta - L d^-10``, a lower bound on the probability of the regret bound.

@@ -31,7 +31,7 @@ _CHECKS = (
     regret.below_bound,
     estimation.saturates,
 )
-_BEYOND = tuple(f"{name}{EVERY_ROUND}" for name in ("ridge", "thompson", "linucb"))
+_BEYOND = (*(f"{name}{EVERY_ROUND}" for name in ("ridge", "thompson", "linucb")), "shared")
 
 
 def check(evidence: Evidence) -> list[Claim]:
@@ -44,7 +44,7 @@ def check(evidence: Evidence) -> list[Claim]:
 
 
 def beyond(evidence: Evidence) -> list[Duel]:
-    """Compare the paper's policy with per-task policies that learn after every reward.
+    """Compare the paper's policy with those that learn after every reward.
 
     They are compared on the same arms and noise, trial by trial. The paper does not show this.
     """

@@ -33,6 +33,7 @@ NAMES = {
     f"thompson{EVERY_ROUND}": "Thompson sampling, every round",
     "ridge": "ridge by epoch",
     f"ridge{EVERY_ROUND}": "ridge, every round",
+    "shared": "shared, of this library",
 }
 _PER_TASK = ("thompson", "ridge", "linucb")
 _DATA = {"mnist": "MNIST", "digits": "scikit-learn's digits"}

@@ -33,6 +33,7 @@ class Series:
     policy: str
     parameters: Parameters = field(default_factory=dict)
     told_rank: bool = False  # whether the policy is told a rank if the environment has none
+    slow: bool = False  # whether it has a tenth of the trials only
 
 
 def policies(
@@ -40,7 +41,8 @@ def policies(
 ) -> dict[str, Series]:
     """Return the policies of a panel by the names of their lines: the paper's, then others.
 
-    The trace norm and the oracle that knows the true subspace are optional.
+    The last is this library's own. The trace norm and the oracle that knows the true subspace are
+    optional.
 
     >>> from cobandits.lab.panels.tuned import SYNTHETIC_1
     >>> list(policies(SYNTHETIC_1[2], epochs=4))[:2]
@@ -61,6 +63,7 @@ def policies(
         "thompson": Series(policy="thompson", parameters=tuned.thompson),
         "ridge": Series(policy="ridge", parameters=tuned.ridge),
         **(knowing if oracle else {}),
+        "shared": Series(policy="shared", slow=True),
     }
 
 
@@ -97,7 +100,7 @@ class Bandits:
             name: [
                 self._cell(one, n_tasks, seed, trial)
                 for n_tasks in self.tasks
-                for trial in range(self.trials)
+                for trial in range(max(1, self.trials // 10) if one.slow else self.trials)
             ]
             for name, one in self.series.items()
         }
