@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import perf_counter
+from typing import TYPE_CHECKING
 
-from cobandits.environments.base import Environment
 from cobandits.errors import ConfigurationError
-from cobandits.policies.base import Informed, Policy
-from cobandits.randomness import stream
-from cobandits.traces import Trace, TraceBuilder
+
+if TYPE_CHECKING:  # the package imports this module at once, and the others when they are used
+    from collections.abc import Callable
+
+    from cobandits.environments.base import Environment
+    from cobandits.policies.base import Policy
+    from cobandits.traces import Trace
 
 __all__ = ["simulate"]
 
@@ -35,6 +38,10 @@ def simulate(
     >>> trace.decisions, bool(trace.cumulative[-1] < 2 * trace.cumulative[9])
     (120, True)
     """
+    from cobandits.policies.base import Informed
+    from cobandits.randomness import stream
+    from cobandits.traces import TraceBuilder
+
     if rounds < 1:
         raise ConfigurationError(f"rounds must be at least 1, got {rounds}")
     rng = stream(seed, "policy", trial)
