@@ -10,6 +10,9 @@ from cobandits.errors import ConfigurationError
 if TYPE_CHECKING:  # the package imports this module at once, and the others when they are used
     from collections.abc import Callable
 
+    from numpy.random import Generator
+
+    from cobandits.decisions import Decisions, Outcome, Round
     from cobandits.environments.base import Environment
     from cobandits.policies.base import Policy
     from cobandits.traces import Trace
@@ -49,15 +52,21 @@ def simulate(
     for n, asked in enumerate(environment.rounds(rounds, seed=seed, trial=trial), 1):
         if isinstance(policy, Informed):
             policy.inform(asked)
-        began = perf_counter()
-        decisions = policy.decide(asked.tasks, asked.arms, rng)
-        decided = perf_counter()
-        paid = asked.outcome(decisions)
-        paying = perf_counter()
-        policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
-        learned = perf_counter()
-        seconds = decided - began, learned - paying
+        decisions, paid, seconds = _played(policy, asked, rng)
         builder.add(asked, decisions, paid, policy.estimate, seconds)
         if progress is not None:
             progress(n, rounds)
     return builder.trace()
+
+
+def _played(
+    policy: Policy, asked: Round, rng: Generator
+) -> tuple[Decisions, Outcome, tuple[float, float]]:
+    """Let a policy decide and learn in one round, and time both."""
+    began = perf_counter()
+    decisions = policy.decide(asked.tasks, asked.arms, rng)
+    decided = perf_counter()
+    paid = asked.outcome(decisions)
+    paying = perf_counter()
+    policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
+    return decisions, paid, (decided - began, perf_counter() - paying)
