@@ -249,7 +249,7 @@ def test_probabilities_do_as_the_policy_that_gives_them() -> None:
 def test_chunks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     log = drawn_log(RANDOM, 101, seed=6)
     whole = evaluate(TARGET, log)
-    monkeypatch.setattr("cobandits.evaluation.off_policy._NUMBERS", 2000)
+    monkeypatch.setattr("cobandits.evaluation.weighing._NUMBERS", 2000)
     for method, value in evaluate(TARGET, log).items():
         assert value.value == pytest.approx(whole[method].value, rel=1e-12)
 

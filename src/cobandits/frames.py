@@ -19,6 +19,7 @@ from cobandits.errors import DataError, MissingExtraError
 
 __all__ = [
     "INTERCEPT",
+    "MISSING_CELLS",
     "Columns",
     "Frame",
     "columns_of",
@@ -32,7 +33,7 @@ __all__ = [
 
 INTERCEPT = "(intercept)"
 
-_MISSING = ("", "NA", "N/A", "NULL", "null")  # cells of a CSV file that hold no value
+MISSING_CELLS = ("", "NA", "N/A", "NULL", "null")  # cells of a CSV file that hold no value
 _LOOKED_AT = 1000  # rows whose values tell the types of a CSV file's columns
 _PARQUET = (".parquet", ".pq")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -107,7 +108,7 @@ def read_frame(path: str | Path) -> Frame:
 
 def _read_csv(polars: ModuleType, path: Path, separator: str) -> Frame:
     """Read a file of text; the types of its columns are those of the first rows, or of all."""
-    read = partial(polars.read_csv, path, separator=separator, null_values=list(_MISSING))
+    read = partial(polars.read_csv, path, separator=separator, null_values=list(MISSING_CELLS))
     try:
         frame: Frame = read(infer_schema_length=_LOOKED_AT)
     except polars.exceptions.ComputeError:

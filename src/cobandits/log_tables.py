@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.errors import DataError, MissingExtraError
-from cobandits.frames import Frame
+from cobandits.frames import MISSING_CELLS, Frame
 from cobandits.logs import Log
+from cobandits.ragged import RaggedArms
 
-__all__ = ["LogPart", "LogTable"]
+__all__ = ["LogPart", "LogTable", "NamedArms"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
@@ -23,11 +25,31 @@ Codes = NDArray[np.int64]
 _ROWS = 2**18  # of a part: 50 MB with 25 features
 
 
+class NamedArms(NamedTuple):
+    """Which of the arms of a whole table are offered in some requests."""
+
+    codes: Codes  # (n, K), -1 where a request has fewer arms
+    names: tuple[str, ...]  # by code; those of later requests are not there yet
+
+    @classmethod
+    def by_number(cls, n_requests: int, n_arms: int) -> NamedArms:
+        """Return arms whose names are their numbers."""
+        codes = np.broadcast_to(np.arange(n_arms), (n_requests, n_arms))
+        return cls(codes, tuple(map(str, range(n_arms))))
+
+    def sums(self, values: Floats | NDArray[np.bool_]) -> Floats:
+        """Return the sum of values, (n, K), for each arm, (arms,)."""
+        there = self.codes >= 0
+        weights = values[there].astype(np.float64)
+        return np.bincount(self.codes[there], weights, len(self.names)).astype(np.float64)
+
+
 class LogPart(NamedTuple):
     """Some requests of a table, in order."""
 
     log: Log
-    extra: dict[str, Floats]  # (n, K) each: other columns that were asked for
+    arms: NamedArms | None  # None if the table does not name arms
+    extra: dict[str, Floats]  # (n, K) each: other columns; 0 where a request has fewer arms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +58,8 @@ class LogTable:
 
     In each request one row is chosen (1 or true, the others 0 or false); its probability and
     reward are read, those of other rows may be missing. Requests whose reward is missing are
-    left out. Arms are numbered by the order of their rows.
+    left out. Requests may differ in their number of arms, which are numbered by the order of
+    their rows.
     """
 
     path: Path
@@ -55,6 +78,7 @@ class LogTable:
         table = _scanned(self.path)
         names = self._features(table.collect_schema().names())
         labels: dict[str, None] = {}
+        arms: dict[str, int] = {}
         seen: set[Any] = set()
         start, size = 0, self.rows
         while len(frame := _collected(table.slice(start, size), self.path)):
@@ -66,7 +90,8 @@ class LogTable:
                     continue
                 frame, firsts = frame[: firsts[-1]], firsts[:-1]
             _check_apart(ids[firsts].tolist(), seen, self.request)
-            part = self._part(frame, firsts, names, labels)
+            asked = _Asked(firsts, np.diff(np.r_[firsts, len(frame)]))
+            part = self._part(frame, asked, names, labels, arms)
             if part is not None:
                 yield part
             start += len(frame)
@@ -87,37 +112,45 @@ class LogTable:
         return features
 
     def _part(
-        self, frame: Frame, firsts: Codes, names: Sequence[str], labels: dict[str, None]
+        self,
+        frame: Frame,
+        asked: _Asked,
+        names: Sequence[str],
+        labels: dict[str, None],
+        arms: dict[str, int],
     ) -> LogPart | None:
-        counts = np.diff(np.r_[firsts, len(frame)])
-        n, width = len(firsts), int(counts[0])
-        if (counts != width).any():
-            raise DataError(
-                f"requests of {self.path.name} have {counts.min()} to {counts.max()} rows; "
-                "all need as many arms"
-            )
-        flags = self._numbers(frame, self.chosen).reshape(n, width)
-        if not (np.isin(flags, (0, 1)).all() and (flags.sum(axis=1) == 1).all()):
+        flags = self._numbers(frame, self.chosen)
+        if not (np.isin(flags, (0, 1)).all() and (asked.sums(flags) == 1).all()):
             raise DataError(f"column {self.chosen} must be 1 in one row of each request, else 0")
-        rewards = self._numbers(frame, self.reward).reshape(n, width)[flags == 1]
+        picked = np.flatnonzero(flags)  # rows, one per request
+        rewards = self._numbers(frame, self.reward)[picked]
         known = ~np.isnan(rewards)
         if not known.any():
             return None
         given = np.stack([self._numbers(frame, name) for name in names], axis=1)
-        probabilities = self._numbers(frame, self.probability).reshape(n, width)[flags == 1]
-        tasks = _tasks(frame, self.task, firsts)[known]
+        tasks = _tasks(frame, self.task, asked)[known]
         if tasks.dtype.kind == "U":
             labels.update(dict.fromkeys(tasks.tolist()))
         log = Log(
             tasks=tasks,
-            arms=given.reshape(n, width, -1)[known],
-            chosen=flags.argmax(axis=1)[known],
-            probabilities=probabilities[known],
+            arms=asked.arms(given)[known],
+            chosen=(picked - asked.firsts)[known],
+            probabilities=self._numbers(frame, self.probability)[picked][known],
             rewards=rewards[known],
             labels=tuple(labels),
         )
-        extra = {e: self._numbers(frame, e).reshape(n, width)[known] for e in self.extra}
-        return LogPart(log, extra)
+        shown = known, slice(log.n_arms)
+        extra = {e: asked.table(self._numbers(frame, e))[shown] for e in self.extra}
+        named = self._named(frame, asked, arms)
+        return LogPart(log, named and named._replace(codes=named.codes[shown]), extra)
+
+    def _named(self, frame: Frame, asked: _Asked, arms: dict[str, int]) -> NamedArms | None:
+        """Return the arms of the requests by name, if the table has them; add new ones to all."""
+        if self.arm not in frame.columns:
+            return None
+        given = np.asarray(frame[self.arm].to_numpy()).tolist()
+        codes = [arms.setdefault(str(name), len(arms)) for name in given]
+        return NamedArms(asked.table(np.array(codes, np.int64), missing=-1), tuple(arms))
 
     def _numbers(self, frame: Frame, name: str) -> Floats:
         """Return a column as floats, (rows,); what is missing is NaN."""
@@ -130,13 +163,48 @@ class LogTable:
             ) from None
 
 
-def _tasks(frame: Frame, name: str, firsts: Codes) -> NDArray[Any]:
+class _Asked(NamedTuple):
+    """The rows of each request, and what becomes of a column of them."""
+
+    firsts: Codes  # (n,)
+    counts: Codes  # (n,)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all requests have the same number of rows."""
+        return bool((self.counts == self.counts[0]).all())
+
+    def sums(self, values: Floats) -> Floats:
+        """Return the sum over each request's rows, (n,)."""
+        return np.asarray(np.add.reduceat(values, self.firsts))
+
+    def arms(self, features: Floats) -> Floats | RaggedArms:
+        """Return the features of the rows, (rows, d), by request."""
+        n = len(self.counts)
+        if self.is_even:
+            return features.reshape(n, -1, features.shape[1])
+        return RaggedArms(
+            flat=features, counts=self.counts, numbers=self.places, offered=self.counts
+        )
+
+    def table(self, values: NDArray[Any], missing: int = 0) -> NDArray[Any]:
+        """Return one value per row by request, (n, K), where requests have up to K rows."""
+        shown = np.full((len(self.counts), self.counts.max()), missing, values.dtype)
+        shown[np.repeat(np.arange(len(self.counts)), self.counts), self.places] = values
+        return shown
+
+    @property
+    def places(self) -> Codes:
+        """The place of each row in its request, from 0, (rows,)."""
+        return np.arange(self.counts.sum()) - np.repeat(self.firsts, self.counts)
+
+
+def _tasks(frame: Frame, name: str, asked: _Asked) -> NDArray[Any]:
     """Return the task of each request: whole numbers from 0, or labels."""
     values = np.asarray(frame[name].to_numpy())
-    owners = np.repeat(firsts, np.diff(np.r_[firsts, len(values)]))
-    if (values != values[owners]).any():
+    if (values != values[np.repeat(asked.firsts, asked.counts)]).any():
         raise DataError(f"column {name} differs within a request; a request has one task")
-    tasks = values[firsts]
+    tasks = values[asked.firsts]
     numbers = tasks.dtype.kind in "iu"
     return tasks if numbers else np.array([str(label) for label in tasks.tolist()])
 
@@ -163,7 +231,14 @@ def _scanned(path: Path) -> Any:
         return polars.scan_parquet(path)
     if suffix not in (".csv", ".tsv"):
         raise DataError(f"{path.name}: expected a file that ends in .parquet, .pq, .csv or .tsv")
-    return polars.scan_csv(path, separator="\t" if suffix == ".tsv" else ",")
+    read = partial(
+        polars.scan_csv,
+        path,
+        separator="\t" if suffix == ".tsv" else ",",
+        null_values=list(MISSING_CELLS),
+    )
+    types = read(infer_schema_length=None).collect_schema()  # rewards may be missing at first
+    return read(schema=types)
 
 
 def _collected(table: Any, path: Path) -> Any:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from time import perf_counter
+from typing import TYPE_CHECKING
 
-from cobandits.environments.base import Environment
 from cobandits.errors import ConfigurationError
-from cobandits.policies.base import Informed, Policy
-from cobandits.randomness import stream
-from cobandits.traces import Trace, TraceBuilder
+
+if TYPE_CHECKING:  # the package imports this module at once, and the others when they are used
+    from collections.abc import Callable
+
+    from numpy.random import Generator
+
+    from cobandits.decisions import Decisions, Outcome, Round
+    from cobandits.environments.base import Environment
+    from cobandits.policies.base import Policy
+    from cobandits.traces import Trace
 
 __all__ = ["simulate"]
 
@@ -35,6 +41,10 @@ def simulate(
     >>> trace.decisions, bool(trace.cumulative[-1] < 2 * trace.cumulative[9])
     (120, True)
     """
+    from cobandits.policies.base import Informed
+    from cobandits.randomness import stream
+    from cobandits.traces import TraceBuilder
+
     if rounds < 1:
         raise ConfigurationError(f"rounds must be at least 1, got {rounds}")
     rng = stream(seed, "policy", trial)
@@ -42,15 +52,21 @@ def simulate(
     for n, asked in enumerate(environment.rounds(rounds, seed=seed, trial=trial), 1):
         if isinstance(policy, Informed):
             policy.inform(asked)
-        began = perf_counter()
-        decisions = policy.decide(asked.tasks, asked.arms, rng)
-        decided = perf_counter()
-        paid = asked.outcome(decisions)
-        paying = perf_counter()
-        policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
-        learned = perf_counter()
-        seconds = decided - began, learned - paying
+        decisions, paid, seconds = _played(policy, asked, rng)
         builder.add(asked, decisions, paid, policy.estimate, seconds)
         if progress is not None:
             progress(n, rounds)
     return builder.trace()
+
+
+def _played(
+    policy: Policy, asked: Round, rng: Generator
+) -> tuple[Decisions, Outcome, tuple[float, float]]:
+    """Let a policy decide and learn in one round, and time both."""
+    began = perf_counter()
+    decisions = policy.decide(asked.tasks, asked.arms, rng)
+    decided = perf_counter()
+    paid = asked.outcome(decisions)
+    paying = perf_counter()
+    policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
+    return decisions, paid, (decided - began, perf_counter() - paying)

@@ -14,6 +14,7 @@ from cobandits.errors import ConfigurationError, DataError
 from cobandits.evaluation import Method, Values, Weighed, evaluate_weighed, relearn, weigh
 from cobandits.log_tables import LogPart, LogTable
 from cobandits.policies import Policy, Shared
+from cobandits.ragged import RaggedArms
 
 __all__ = ["Judged", "judge"]
 
@@ -31,9 +32,15 @@ class Judged:
 @dataclass(frozen=True, kw_only=True)
 class _Size:
     decisions: int
-    tasks: int
+    asked: set[int]  # numbers of the tasks
     dim: int
     rewards: float  # their mean
+    arms: tuple[int, int]  # the fewest and the most of any request
+
+    def __str__(self) -> str:
+        fewest, most = self.arms
+        each = f"{fewest} to {most}" if fewest < most else str(most)
+        return f"{len(self.asked):,} tasks, {each} arms each"
 
 
 def judge(
@@ -64,21 +71,23 @@ def judge(
     learned = f"; the first {cut:,} were learned from" if cut else ""
     return Judged(
         values=values,
-        setting=f"{size.decisions - cut:,} decisions of {size.tasks} tasks{learned}. "
+        setting=f"{size.decisions - cut:,} decisions of {size}{learned}. "
         f"The log earned {size.rewards:.3g}. Intervals: {level:.0%}.",
     )
 
 
 def _size(table: LogTable) -> _Size:
     """Return the size of a log, in one pass over it."""
-    parts = [(len(log), log.n_tasks, log.dim, log.rewards.sum()) for log, _ in table.parts()]
-    if not parts:
+    n, dim, total, asked, arms = 0, 0, 0.0, set[int](), set[int]()
+    for part in table.parts():
+        log = part.log
+        n, dim, total = n + len(log), log.dim, total + float(log.rewards.sum())
+        asked.update(np.unique(log.codes).tolist())
+        counts = log.arms.counts if isinstance(log.arms, RaggedArms) else [log.n_arms]
+        arms.update(np.unique(counts).tolist())
+    if not n:
         raise DataError(f"{table.path.name} has no request with a reward; a log needs at least 2")
-    counts, tasks, dims, sums = (np.array(column) for column in zip(*parts, strict=True))
-    n = int(counts.sum())
-    return _Size(
-        decisions=n, tasks=int(tasks.max()), dim=int(dims[0]), rewards=float(sums.sum() / n)
-    )
+    return _Size(decisions=n, asked=asked, dim=dim, rewards=total / n, arms=(min(arms), max(arms)))
 
 
 def _made(text: str, size: _Size) -> Policy | None:
@@ -88,8 +97,8 @@ def _made(text: str, size: _Size) -> Policy | None:
     if Path(text).is_file():
         return Shared.load(text)
     name, parameters = parsed_policy(text)
-    rounds = max(1, size.decisions // size.tasks)
-    return policies.make(name, parameters, rounds=rounds, dim=size.dim, n_tasks=size.tasks, rank=1)
+    rounds, n_tasks = max(1, size.decisions // len(size.asked)), max(size.asked) + 1
+    return policies.make(name, parameters, rounds=rounds, dim=size.dim, n_tasks=n_tasks, rank=1)
 
 
 def _weighed(
@@ -113,10 +122,12 @@ def _weighed(
             own = None if predictions is None else rest.extra[predictions]
             for text, policy in made.items():
                 target = rest.extra[text.removeprefix(_COLUMN)] if policy is None else policy
-                found[text].append(weigh(target, rest.log, own))
+                found[text].append(weigh(target, rest.log, own, rest.arms))
     return found
 
 
 def _after(part: LogPart, past: int) -> LogPart:
     rest = slice(past, None)
-    return LogPart(part.log.select(rest), {name: x[rest] for name, x in part.extra.items()})
+    arms = part.arms and part.arms._replace(codes=part.arms.codes[rest])
+    log, extra = part.log.select(rest), {name: x[rest] for name, x in part.extra.items()}
+    return LogPart(log, arms, {name: x[:, : log.n_arms] for name, x in extra.items()})

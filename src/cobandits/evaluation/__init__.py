@@ -33,9 +33,9 @@ from cobandits.evaluation.off_policy import (
     Values,
     evaluate,
     evaluate_weighed,
-    weigh,
 )
 from cobandits.evaluation.playing import collect, relearn
+from cobandits.evaluation.weighing import weigh
 
 __all__ = [
     "METHODS",

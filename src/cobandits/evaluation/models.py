@@ -70,8 +70,9 @@ class Weighed:
     weights: Floats  # (n,), pi(chosen) / p(chosen)
     expected: Floats  # (n, d), sum_a pi(a) phi_a
     own: OwnModel | None  # the predictions of a user's own model
-    wanted: Floats  # (K,), how often the target chooses each arm
-    logged: Floats  # (K,), how often the log did
+    wanted: Floats  # (arms,), how often the target chooses each arm
+    logged: Floats  # (arms,), how often the log did
+    names: tuple[str, ...]  # of the arms, or their numbers
 
     @classmethod
     def joined(cls, parts: Sequence[Weighed]) -> Weighed:
@@ -85,6 +86,7 @@ class Weighed:
             own=OwnModel(*map(np.concatenate, zip(*owns, strict=True))) if owns else None,
             wanted=sum((_padded(part.wanted, n_arms) for part in parts), np.zeros(n_arms)),
             logged=sum((_padded(part.logged, n_arms) for part in parts), np.zeros(n_arms)),
+            names=max((part.names for part in parts), key=len),
         )
 
     def sorted(self) -> WeightedLog:
@@ -98,10 +100,11 @@ class Weighed:
         )
 
     def rare_arms(self) -> tuple[str, ...]:
-        """Name the arms, by number, that the target chooses far more often than the log."""
+        """Name the arms that the target chooses far more often than the log."""
         logged, wanted = self.logged / len(self.codes), self.wanted / len(self.codes)
         return tuple(
-            f"the target chooses arm {arm} in {wanted[arm]:.0%} of the requests, "
+            f"the target chooses arm {self.names[arm]} in "
+            f"{wanted[arm]:.0%} of the requests, "
             f"the log in {logged[arm]:.2%}"
             for arm in np.flatnonzero((wanted > _SHARE) & (wanted > _RARE * logged)).tolist()
         )
