@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from cobandits.errors import ModelFileError
 from cobandits.files import write_whole
 
-__all__ = ["Archive", "Arrays", "Header"]
+__all__ = ["Archive", "Arrays", "File", "Header"]
 
+File = str | Path | BinaryIO  # a path, or what is open for bytes
 Arrays = dict[str, NDArray[Any]]
 Header = dict[str, Any]
 Content = TypeVar("Content")
@@ -47,12 +48,15 @@ class Archive:
         """The format that the header names."""
         return f"cobandits-{self.holds}"
 
-    def save(self, path: str | Path, header: Header, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def save(self, path: File, header: Header, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Write a header, as JSON, and arrays."""
         known = {"format": self.format, "version": self.version, "arrays": list(arrays)}
         text = json.dumps({**known, **header}).encode()
         buffer = io.BytesIO()
         np.savez(buffer, allow_pickle=False, header=np.frombuffer(text, np.uint8), **arrays)
+        if not isinstance(path, str | Path):
+            path.write(buffer.getvalue())
+            return
         path = Path(path)
         try:
             write_whole(path, buffer.getvalue())
@@ -61,11 +65,11 @@ class Archive:
                 f"{path} cannot be written: there is no folder {path.parent}; make it first"
             ) from None
 
-    def load(self, path: str | Path, make: Callable[[Header, Arrays], Content]) -> Content:
+    def load(self, path: File, make: Callable[[Header, Arrays], Content]) -> Content:
         """Read a file and return ``make(header, arrays)``."""
-        path = Path(path)
+        path = Path(path) if isinstance(path, str | Path) else path
         try:
-            content = path.read_bytes()
+            content = path.read_bytes() if isinstance(path, Path) else path.read()
         except FileNotFoundError:
             raise ModelFileError(f"there is no file {path}; check the path") from None
         except OSError as error:

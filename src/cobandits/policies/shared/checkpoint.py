@@ -8,12 +8,11 @@ arrays do not fit each other is refused, so that damage is noticed before any de
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from cobandits.archives import Archive, Arrays, Header
+from cobandits.archives import Archive, Arrays, File, Header
 from cobandits.estimate import Estimate, Status
 from cobandits.labels import decoded_label, encoded_label
 from cobandits.policies.shared import version_2
@@ -34,7 +33,7 @@ _FILE = Archive(holds="shared-policy", version=3, advice=ADVICE, upgrades={2: ve
 _KEPT = "before."  # prefix of the arrays of the state from before a change
 
 
-def save(path: str | Path, setting: Header, state: State) -> None:
+def save(path: File, setting: Header, state: State) -> None:
     """Write the setting of a policy and its state, whole or not at all."""
     header, arrays = _written(state, labelled=setting["labels"])
     header["setting"] = setting
@@ -44,7 +43,7 @@ def save(path: str | Path, setting: Header, state: State) -> None:
     _FILE.save(path, header, arrays)
 
 
-def load(path: str | Path, make: Callable[[Header, State], Made]) -> Made:
+def load(path: File, make: Callable[[Header, State], Made]) -> Made:
     """Read what :func:`save` wrote, and return ``make(setting, state)``."""
     return _FILE.load(path, lambda header, arrays: make(header["setting"], _read(header, arrays)))
 

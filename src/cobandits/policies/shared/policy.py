@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable
-from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cobandits.archives import File
 from cobandits.decisions import Decisions, as_codes, check_tasks
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
@@ -155,8 +155,11 @@ class Shared(Policy):
         with self._lock:
             return explain_all(self._state.posteriors, self._state.counts, self._state.tasks)
 
-    def save(self, path: str | Path) -> None:
-        """Write all that was learned to ``path``, whole or not at all; no pickle is used."""
+    def save(self, path: File) -> None:
+        """Write all that was learned to ``path``, whole or not at all; no pickle is used.
+
+        ``path`` may be a file that is open for bytes, as ``io.BytesIO()`` is.
+        """
         setting = {
             "dim": int(self.dim),
             "n_tasks": None if self.n_tasks is None else int(self.n_tasks),
@@ -169,7 +172,7 @@ class Shared(Policy):
             checkpoint.save(path, setting, self._state)
 
     @classmethod
-    def load(cls, path: str | Path) -> Shared:
+    def load(cls, path: File) -> Shared:
         """Load a policy that goes on as the saved one, to the last bit.
 
         Random numbers are the caller's: save the state of the generator too where the same

@@ -1,0 +1,102 @@
+"""The engine: named tasks, named features, a log that is never lost, a model that replays from it.
+
+An :class:`Engine` owns a database. A :class:`Space` in it has a schema, a policy and a log.
+Whatever a space answers is on disk. One process decides; any number of threads may call.
+
+>>> import tempfile
+>>> from cobandits.engine import Category, Engine, Number, Schema
+>>> schema = Schema(
+...     context={"hour": Number()},
+...     arm={"price": Number(), "kind": Category(values=("hot", "cold"))},
+...     crosses=[("hour", "kind")],
+... )
+>>> arms = [
+...     {"id": "tea", "price": 3.5, "kind": "hot"},
+...     {"id": "cola", "price": 2.5, "kind": "cold"},
+... ]
+>>> with tempfile.TemporaryDirectory() as folder, Engine.open(f"{folder}/shops.db") as engine:
+...     space = engine.space("teas", schema)
+...     decision = space.decide("berlin", context={"hour": 14}, arms=arms)
+...     space.reward(decision.id, 1.0).status, space.reward(decision.id, 1.0).status
+('accepted', 'repeated')
+
+**Requests.** ``space.decide(...)``, ``space.reward(...)`` and ``space.activate(...)`` ask for one
+thing and raise what is wrong. ``space.ask([Decide(...), Reward(...), ...])`` answers several, with
+a result or the error for each; ``space.submit([...])`` does the same and returns a
+:class:`concurrent.futures.Future`, which suits an event loop (``asyncio.wrap_future``).
+Answers are :class:`Decision`, :class:`Rewarded` and :class:`Activated`.
+
+**Errors** are of :mod:`cobandits.engine.errors`, each with one meaning for the caller,
+:class:`cobandits.errors.DataError` for a request that makes no sense, and
+:class:`cobandits.errors.ConfigurationError` for settings.
+
+**Settings** of a space are in :class:`Settings`; ``space.change(floor=0.1)`` is an event.
+"""
+
+from cobandits.engine.engine import Engine
+from cobandits.engine.errors import (
+    ClosedError,
+    ConflictError,
+    DamagedLogError,
+    DiskFullError,
+    EngineError,
+    NotActivatedError,
+    OverloadedError,
+    OwnedError,
+    StoreAwayError,
+    StoreError,
+    UnknownDecisionError,
+    UnknownSpaceError,
+    UnknownVersionError,
+)
+from cobandits.engine.events import Event
+from cobandits.engine.messages import (
+    Activate,
+    Activated,
+    Answer,
+    Decide,
+    Decision,
+    Ranked,
+    Request,
+    Reward,
+    Rewarded,
+)
+from cobandits.engine.settings import Settings
+from cobandits.engine.space import Space
+from cobandits.schema import Category, Cyclic, Date, Flag, Number, Schema, Vector
+
+__all__ = [
+    "Activate",
+    "Activated",
+    "Answer",
+    "Category",
+    "ClosedError",
+    "ConflictError",
+    "Cyclic",
+    "DamagedLogError",
+    "Date",
+    "Decide",
+    "Decision",
+    "DiskFullError",
+    "Engine",
+    "EngineError",
+    "Event",
+    "Flag",
+    "NotActivatedError",
+    "Number",
+    "OverloadedError",
+    "OwnedError",
+    "Ranked",
+    "Request",
+    "Reward",
+    "Rewarded",
+    "Schema",
+    "Settings",
+    "Space",
+    "StoreAwayError",
+    "StoreError",
+    "UnknownDecisionError",
+    "UnknownSpaceError",
+    "UnknownVersionError",
+    "Vector",
+]

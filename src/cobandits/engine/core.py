@@ -1,0 +1,193 @@
+"""The log and what follows from it: every space's fold, the next number, the time of the log."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cobandits.engine.errors import (
+    DamagedLogError,
+    OwnedError,
+    StoreError,
+    UnknownSpaceError,
+    UnknownVersionError,
+)
+from cobandits.engine.events import Event
+from cobandits.engine.fold import SpaceFold
+from cobandits.engine.ids import number_of
+from cobandits.engine.learner import policy_for
+from cobandits.engine.snapshots import unpacked
+from cobandits.engine.stores import Batch, Query, Saved, Store
+from cobandits.policies import Shared
+
+__all__ = ["Clock", "Core", "decision_key"]
+
+Clock = Callable[[], float]
+
+
+class _Doubt(NamedTuple):
+    """A batch of which it is not known whether it is in the log."""
+
+    events: list[Event]
+    apply: Callable[[], None]
+
+
+def decision_key(given: str) -> str:
+    """Return the key of a decision whose id was given."""
+    return f"d:{given}"
+
+
+class Core:
+    """All state of an engine; only one thread at a time may change it.
+
+    Nothing changes before it is in the log: :meth:`commit` writes a batch, and applies it then.
+    """
+
+    def __init__(self, store: Store, clock: Clock = time.time) -> None:
+        self.store, self._clock = store, clock
+        self.secret = store.meta("secret")
+        self.folds: dict[int, SpaceFold] = {}
+        self.last, self.at = 0, 0
+        self._doubt: _Doubt | None = None
+
+    # ---- Reading the log
+
+    def load(self, through: int | None = None) -> None:
+        """Read the log: the last snapshot of each space, and all events after it."""
+        starts = [self._restored(event, through) for event in self._made(through)]
+        start = min(starts, default=0)
+        for count, event in enumerate(self.store.read(Query(after=start, through=through)), 1):
+            if event.number != start + count:
+                raise DamagedLogError(f"the log has no event {start + count}; restore a copy")
+            self.follow(event)
+
+    def _made(self, through: int | None) -> list[Event]:
+        return list(self.store.read(Query(kinds=("space",), through=through)))
+
+    def catch_up(self) -> None:
+        """Learn what waits, but for refits: no state may come after a later one in the log."""
+        for fold in self.folds.values():
+            while fold.learner.step():
+                pass
+
+    def begin(self, event: Event) -> SpaceFold:
+        """Begin a space."""
+        fold = self.folds[event.number] = SpaceFold(event, self.store, self.version_policy)
+        return fold
+
+    def _restored(self, event: Event, through: int | None) -> int:
+        """Begin a space with its last snapshot; return the number after which it reads on."""
+        fold = self.begin(event)
+        saved = self._snapshots(event.number, through)
+        if saved:
+            fold.restore(self.store.snapshot(saved[-1]), saved[-1].number)
+        self.last, self.at = max(self.last, fold.last), max(self.at, event.at)
+        return fold.last
+
+    def _snapshots(self, space: int, through: int | None) -> list[Saved]:
+        """Return the snapshots to begin with, the last of which is the best."""
+        found = self.store.snapshots(space)
+        return [one for one in found if through is None or one.number <= through]
+
+    def follow(self, event: Event) -> None:
+        """Take an event that was read."""
+        if event.kind == "space" and event.number not in self.folds:
+            self.begin(event)
+        fold = self.folds.get(event.space)
+        if fold is None:
+            raise DamagedLogError(f"event {event.number} is of a space that was never made")
+        if event.number > fold.last:
+            fold.apply(event)
+        self.last, self.at = max(self.last, event.number), max(self.at, event.at)
+
+    def fold(self, name: str) -> SpaceFold:
+        """Return a space by its name."""
+        for fold in self.folds.values():
+            if fold.name == name:
+                return fold
+        known = ", ".join(fold.name for fold in self.folds.values()) or "none"
+        raise UnknownSpaceError(
+            f"there is no space {name!r}; make it with a schema. Known: {known}"
+        )
+
+    def version_policy(self, number: int) -> Shared:
+        """Return the policy that a version began with."""
+        event = self.store.event(number)
+        if event is not None and event.kind == "rollback" and event.ref is not None:
+            return self.version_policy(event.ref)
+        if event is None or event.kind not in ("space", "install"):
+            raise UnknownVersionError(f"there is no version v{number}; versions() lists them")
+        if event.kind == "space":
+            return policy_for(self.folds[number].settings)
+        for saved in self.store.snapshots(event.space):
+            if saved.number == number:
+                return Shared.load(io.BytesIO(unpacked(self.store.snapshot(saved))[1]))
+        past = Core(self.store, self._clock)
+        past.load(through=number)
+        return past.folds[event.space].learner.policy
+
+    def number_of(self, space: int, given: str) -> int | None:
+        """Return the number of a decision by its id."""
+        number = number_of(given, self.secret)
+        return self.store.find_key(space, decision_key(given)) if number is None else number
+
+    # ---- Writing it
+
+    def now(self) -> int:
+        """Return the time for the next event: that of the clock, or of the log if it is later."""
+        return max(self.at, int(self._clock() * 1e6))
+
+    def commit(self, batch: Batch, apply: Callable[[], None]) -> None:
+        """Write a batch, then apply it.
+
+        Raises an error if it is not in the log, or if that cannot be told at the moment. It is
+        applied even then, before anything else is written, if it turns out to be there.
+        """
+        self.settle_doubt()
+        try:
+            self.store.append(batch)
+        except StoreError:
+            if not batch.events:
+                self._doubt = _Doubt([], apply)
+                raise
+            self._doubt = _Doubt(batch.events, apply)
+            if not self._settled():
+                raise
+            return
+        self._applied(batch.events, apply)
+
+    def _applied(self, events: list[Event], apply: Callable[[], None]) -> None:
+        if events:
+            self.last, self.at = events[-1].number, events[-1].at
+        apply()
+
+    def settle_doubt(self) -> None:
+        """Find out whether the last batch that failed is in the log after all."""
+        if self._doubt is not None:
+            self._look()
+
+    def _settled(self) -> bool:
+        """Try the same; tell whether the batch is there."""
+        try:
+            return self._look()
+        except StoreError:
+            return False
+
+    def _look(self) -> bool:
+        doubt = self._doubt
+        assert doubt is not None
+        self.store.reconnect()
+        last, _ = self.store.last()
+        if last == self.last:
+            self._doubt = None
+            return False
+        if not doubt.events or last != doubt.events[-1].number:
+            raise OwnedError(
+                f"the log ends with event {last}, not {self.last}: another process wrote to it; "
+                "open it again"
+            )
+        self._doubt = None
+        self._applied(doubt.events, doubt.apply)
+        return True

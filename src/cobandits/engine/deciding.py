@@ -1,0 +1,95 @@
+"""Decisions of one space, made together: a pure function of state, requests and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.engine.encoding import Prepared
+from cobandits.engine.events import Choice
+from cobandits.engine.ids import uniforms
+from cobandits.engine.learner import Learner
+from cobandits.engine.settings import Settings
+from cobandits.policies import Shared
+from cobandits.ragged import RaggedArms
+
+__all__ = ["decide_batch"]
+
+Floats = NDArray[np.floating]
+
+_DRAWS = 1 << 64  # the policy's stream is apart from that of single events
+# Pairs of arms per batch for which the probabilities of the other arms are worked out, where the
+# choice is not certain: 50 microseconds each. They are shown, and nothing depends on them.
+_PAIRS = 100
+
+
+def decide_batch(
+    learner: Learner, settings: Settings, seed: int, asked: Sequence[Prepared], numbers: list[int]
+) -> list[Choice]:
+    """Return a choice for each request; ``numbers`` are those of their events, rising."""
+    policy = learner.policy
+    tasks, arms = [one.task for one in asked], _arms(asked)
+    rng = np.random.Generator(np.random.Philox(key=seed, counter=numbers[0] + _DRAWS))
+    made = policy.decide(tasks, arms, rng)
+    picked, probabilities = made.chosen.tolist(), made.probabilities.tolist()
+    kept = _kept_for_baseline(settings, seed, numbers)
+    pairs = _PAIRS
+    choices = []
+    for n, (one, arm, p) in enumerate(zip(asked, picked, probabilities, strict=True)):
+        chances, used = _chances(policy, one, arm, p, pairs)
+        pairs -= used
+        choices.append(
+            Choice(
+                arm=one.baseline if kept[n] else arm,
+                probability=1.0 if kept[n] else p,
+                base=learner.base,
+                learned=learner.learned,
+                chances=chances,
+                batch=numbers[0],
+                size=len(asked),
+                proposed=arm,
+                by="baseline" if kept[n] else "policy",
+                mode=settings.mode,
+            )
+        )
+    return choices
+
+
+def _arms(asked: Sequence[Prepared]) -> Floats | RaggedArms:
+    """Return the arms of all requests, as an array where they have as many."""
+    plain = len({one.phi.shape for one in asked}) == 1
+    if plain and all(one.available.all() for one in asked):
+        return np.stack([one.phi for one in asked])
+    return RaggedArms.of([one.phi for one in asked], [one.available for one in asked])
+
+
+def _kept_for_baseline(settings: Settings, seed: int, numbers: list[int]) -> list[bool]:
+    """Return which decisions the baseline makes."""
+    if settings.mode == "shadow" or not settings.baseline_share:
+        return [settings.mode == "shadow"] * len(numbers)
+    thrown = uniforms(seed, np.array(numbers, np.int64))
+    kept: list[bool] = (thrown < settings.baseline_share).tolist()
+    return kept
+
+
+def _chances(
+    policy: Shared, one: Prepared, arm: int, p: float, pairs: int
+) -> tuple[list[float | None], int]:
+    """Return the policy's probabilities of all arms, None where not known, and the pairs used."""
+    K = int(one.available.sum())
+    rest = policy.floor / K
+    if p == (1 - policy.floor) + rest or K == 1:  # certain, but for the floor
+        found = np.where(one.available, rest, -1.0)
+        found[arm] = p
+        return found.tolist(), 0
+    if pairs < K * (K - 1):
+        only: list[float | None] = [None if ok else -1.0 for ok in one.available.tolist()]
+        only[arm] = p
+        return only, 0
+    table = policy.probabilities([one.task], [one.phi], available=[one.available])[0]
+    others = 1 - table[arm]
+    scaled = table * ((1 - p) / others if others > 0 else 0.0)  # with that of the chosen, 1 in all
+    scaled[arm], scaled[~one.available] = p, -1.0
+    return scaled.tolist(), K * (K - 1)

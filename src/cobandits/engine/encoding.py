@@ -1,0 +1,128 @@
+"""From a request to what a policy takes: checked, and as it will be read from the log again."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.decisions import check_values
+from cobandits.engine.codec import decoded, encoded
+from cobandits.engine.ids import is_made
+from cobandits.engine.messages import Decide
+from cobandits.engine.settings import VECTOR
+from cobandits.errors import DataError
+from cobandits.schema import Schema, Vector
+
+__all__ = ["Prepared", "arm_ids", "check_name", "features", "prepared"]
+
+Doubles = NDArray[np.float64]
+
+_LONGEST = 1000  # characters of a task, an id or a key
+_PARTS = ("task", "arms", "context", "exclude", "baseline", "held")
+
+
+class Prepared(NamedTuple):
+    """A request to decide, ready for the policy."""
+
+    id: str | None
+    text: str  # the request as it stands in the log
+    task: str
+    ids: list[str]  # of the arms
+    phi: Doubles  # (K, d)
+    available: NDArray[np.bool_]  # (K,)
+    baseline: int
+    held: bool
+    schema: Schema
+
+
+def prepared(asked: Decide, schema: Schema) -> Prepared:
+    """Check and encode a request; refuse what makes no sense, naming what it is."""
+    if asked.id is not None:
+        check_name(asked.id, "id")
+        if is_made(asked.id):
+            raise DataError(
+                f"the id {asked.id!r} has the form of ids that are made; choose another form"
+            )
+    body = {name: getattr(asked, name) for name in _PARTS}
+    text = encoded({name: value for name, value in body.items() if value})
+    request: dict[str, Any] = decoded(text)  # as it will be read: the same numbers
+    ids = arm_ids(request)
+    available = _available(request, ids)
+    return Prepared(
+        id=asked.id,
+        text=text.decode(),
+        task=check_name(request.get("task"), "task"),
+        ids=ids,
+        phi=features(request, schema),
+        available=available,
+        baseline=_baseline(request, ids, available),
+        held=bool(asked.held),
+        schema=schema,
+    )
+
+
+def check_name(given: object, what: str) -> str:
+    """Return a name; refuse what is none."""
+    if not isinstance(given, str) or not 0 < len(given) <= _LONGEST or "\0" in given:
+        raise DataError(
+            f"{what} must be a text of 1 to {_LONGEST} characters, none of them zero, "
+            f"got {given!r:.60}"
+        )
+    return given
+
+
+def arm_ids(request: dict[str, Any]) -> list[str]:
+    """Return the ids of the arms of a request: their places, as text, where they have none."""
+    arms = request.get("arms")
+    if not isinstance(arms, list) or not arms or not all(isinstance(arm, dict) for arm in arms):
+        raise DataError("arms must be mappings, at least one, such as [{'id': 'tea', 'price': 3}]")
+    ids = [arm.get("id", str(place)) for place, arm in enumerate(arms)]
+    if len(set(map(str, ids))) < len(ids) or not all(isinstance(one, str) and one for one in ids):
+        raise DataError(f"arms need ids that are different texts, got {ids!r:.100}")
+    return ids
+
+
+def _available(request: dict[str, Any], ids: list[str]) -> NDArray[np.bool_]:
+    excluded = request.get("exclude", [])
+    if not isinstance(excluded, list) or not set(excluded) <= set(ids):
+        raise DataError(f"exclude must be ids of arms, got {excluded!r:.100}; arms: {ids!r:.100}")
+    flags = np.array([one not in excluded for one in ids])
+    if not flags.any():
+        raise DataError("every arm is excluded; leave at least one")
+    return flags
+
+
+def _baseline(request: dict[str, Any], ids: list[str], available: NDArray[np.bool_]) -> int:
+    given = request.get("baseline")
+    if given is None:
+        return int(available.argmax())
+    if given not in ids or not available[ids.index(given)]:
+        raise DataError(f"baseline must be an arm that can be chosen, got {given!r:.60}")
+    return ids.index(given)
+
+
+def features(request: dict[str, Any], schema: Schema) -> Doubles:
+    """Return the vectors of the arms of a request, (K, d)."""
+    arms = [{name: v for name, v in arm.items() if name != "id"} for arm in request["arms"]]
+    context = request.get("context") or {}
+    phi = _vectors(arms, schema) if not context else None
+    if phi is None:
+        phi = schema.encode(arms, context=context)
+    check_values(phi)
+    return phi
+
+
+def _vectors(arms: list[dict[str, Any]], schema: Schema) -> Doubles | None:
+    """Return the vectors of arms that are nothing else: the fast way; None for others."""
+    field = schema.arm.get(VECTOR)
+    if len(schema.fields) > 1 or not isinstance(field, Vector) or field.missing != "error":
+        return None
+    if any(len(arm) != 1 or VECTOR not in arm for arm in arms):
+        return None
+    try:
+        phi = np.array([arm[VECTOR] for arm in arms], np.float64)
+    except (TypeError, ValueError):
+        return None
+    return phi if phi.shape == (len(arms), field.size) and np.isfinite(phi).all() else None

@@ -1,0 +1,154 @@
+"""The engine: spaces in one database, owned by one process."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from pathlib import Path
+from typing import Any
+
+from cobandits.engine.core import Clock, Core
+from cobandits.engine.encoding import check_name
+from cobandits.engine.events import Event, space_body
+from cobandits.engine.fold import SpaceFold
+from cobandits.engine.learner import warm_up
+from cobandits.engine.reader import Reader
+from cobandits.engine.settings import Settings
+from cobandits.engine.space import Space
+from cobandits.engine.stores import Batch, Store, open_store
+from cobandits.engine.verify import Live, Verification, live_state, verified
+from cobandits.engine.writer import Writer
+from cobandits.errors import ConfigurationError
+from cobandits.schema import Schema
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Durable decisions for many spaces, on one database; made by :meth:`open`.
+
+    Threads may share it. One process at a time may decide; others may read.
+    """
+
+    def __init__(self, store: Store, core: Core, writer: Writer | Reader) -> None:
+        self._store, self._core, self._writer = store, core, writer
+
+    @classmethod
+    def open(cls, where: str | Path, *, readonly: bool = False, clock: Clock = time.time) -> Engine:
+        """Open a database to decide on it, and make it if it is missing.
+
+        Parameters
+        ----------
+        where
+            The path of an SQLite file, or ``postgresql://...``.
+        readonly : bool
+            Whether to read only, which is allowed beside a process that decides. What is read is
+            the state at this moment.
+        clock
+            Returns the time in seconds since 1970. Whatever it returns, the log's time never
+            goes back.
+        """
+        store = open_store(where, create=not readonly)
+        if readonly:
+            store.check()
+        else:
+            store.acquire()
+        try:
+            warm_up()
+            core = Core(store, clock)
+            core.load()
+            core.catch_up()
+            return cls(store, core, Reader(core) if readonly else Writer(core))
+        except BaseException:
+            store.close()
+            raise
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Answer what waits, keep a snapshot of each space, and give the database up."""
+        self._writer.close()
+        self._store.close()
+
+    # ---- Spaces
+
+    def space(
+        self,
+        name: str,
+        schema: Schema | None = None,
+        *,
+        dim: int | None = None,
+        **settings: Any,
+    ) -> Space:
+        """Return a space; make it if there is none of this name.
+
+        Parameters
+        ----------
+        name : str
+        schema : Schema, optional
+            Which fields arms and contexts have; or
+        dim : int, optional
+            how many numbers an arm has, as its field ``features``.
+        **settings
+            As in :class:`Settings`. Those of a space that is there must be as they are;
+            :meth:`Space.change` changes them.
+        """
+        check_name(name, "name")
+        return self._writer.call(lambda: self._space(name, schema, dim, settings))
+
+    def _space(
+        self, name: str, schema: Schema | None, dim: int | None, settings: dict[str, Any]
+    ) -> Space:
+        known = self._core.folds.values()
+        fold = next((one for one in known if one.name == name), None)
+        if fold is None:
+            if schema is None and dim is None:
+                fold = self._core.fold(name)  # says that it is unknown
+            fold = self._made(name, Settings.of(schema=schema, dim=dim, **settings))
+        elif schema is not None or dim is not None:
+            settings = {**settings, "schema": Settings.of(schema=schema, dim=dim).schema}
+        if different := fold.settings.differences(settings):
+            raise ConfigurationError(
+                f"the space {name!r} has other settings: {', '.join(different)}; leave them out, "
+                "or change them with space.change(...)"
+            )
+        return Space(fold, self._writer)
+
+    def _made(self, name: str, settings: Settings) -> SpaceFold:
+        core = self._core
+        number, seed = core.last + 1, secrets.randbits(63)
+        body = space_body(name, seed, settings.to_dict())
+        event = Event(number, core.now(), number, "space", body=body)
+
+        core.commit(Batch(events=[event]), lambda: core.follow(event))
+        return core.folds[number]
+
+    def spaces(self) -> list[Space]:
+        """Return all spaces, in the order in which they were made."""
+        return self._writer.call(
+            lambda: [Space(fold, self._writer) for fold in self._core.folds.values()]
+        )
+
+    def verify(self) -> Verification:
+        """Replay the log from its start: every decision and every bit of the state must be equal.
+
+        Decisions and rewards go on meanwhile.
+        """
+        core = self._core
+
+        def captured() -> tuple[list[Live], int]:
+            return [live_state(fold) for fold in core.folds.values()], core.last
+
+        return verified(self._store, *self._writer.call(captured))
+
+    def settle(self, timeout: float = 60.0) -> None:
+        """Wait until every reward that can be learned is learned."""
+        end = time.monotonic() + timeout
+        while self._writer.call(lambda: self._writer.busy):
+            if time.monotonic() > end:
+                raise TimeoutError(f"there is still something to learn after {timeout:g} s")
+            time.sleep(0.002)

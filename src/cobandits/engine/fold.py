@@ -1,0 +1,94 @@
+"""A space as a fold over its events: settings, open windows, what was learned."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.engine.codec import decoded
+from cobandits.engine.events import Event
+from cobandits.engine.learner import Learner, policy_bytes, policy_for
+from cobandits.engine.memory import Memory
+from cobandits.engine.outcomes import Outcomes
+from cobandits.engine.settings import Settings
+from cobandits.engine.snapshots import packed, unpacked
+from cobandits.engine.stores import Store
+from cobandits.policies import Shared
+from cobandits.policies.shared import Refit
+
+__all__ = ["SpaceFold"]
+
+Doubles = NDArray[np.float64]
+Versions = Callable[[int], Shared]  # the policy that a version began with
+
+
+class SpaceFold:
+    """All that follows from the events of a space so far.
+
+    :meth:`apply` is the only way in. Learning itself is not done there: rewards wait in
+    ``learner``, whose steps come in the same order whenever they are taken.
+    """
+
+    def __init__(self, event: Event, store: Store, versions: Versions) -> None:
+        made = decoded(event.body or "")
+        self.number, self.name, self.seed = event.number, str(made["name"]), int(made["seed"])
+        self.settings = Settings.from_dict(made["settings"])
+        self.outcomes = Outcomes()
+        self.memory = Memory(event.number, store, self.settings.schema)
+        self.learner = Learner(policy_for(self.settings), self.memory.lesson, event.number)
+        self.counts: Counter[str] = Counter()  # events by kind
+        self.last = event.number  # the last event that was applied
+        self._versions = versions
+
+    def apply(self, event: Event, *, x: Doubles | None = None, found: Refit | None = None) -> None:
+        """Take the next event of this space.
+
+        Parameters
+        ----------
+        x : (d,)
+            The vector of the arm of a decision, where it is known already.
+        found
+            The prior of an ``install``, where another thread has learned it already.
+        """
+        self.learner.add(self.outcomes.follow(event, self.settings))
+        if event.kind == "change":
+            self._change(decoded(event.body or ""))
+        elif event.kind == "install":
+            self.learner.install(event.number, found)
+        elif event.kind == "rollback":
+            assert event.ref is not None
+            self.learner.begin(event.number, self._versions(event.ref))
+            self.learner.policy.floor = self.settings.floor
+        else:
+            self.memory.follow(event, x)
+        self.counts[event.kind] += 1
+        self.last = event.number
+
+    def _change(self, given: dict[str, Any]) -> None:
+        self.settings = self.settings.changed(**given)
+        self.learner.policy.floor = self.settings.floor
+
+    def snapshot(self, policy: bytes | None = None) -> bytes:
+        """Return all of it; ``policy`` are its bytes, if they are known already."""
+        header = {
+            "settings": self.settings.to_dict(),
+            "outcomes": self.outcomes.saved(),
+            "learner": self.learner.saved(),
+            "counts": dict(self.counts),
+        }
+        return packed(header, policy_bytes(self.learner.policy) if policy is None else policy)
+
+    def restore(self, content: bytes, number: int) -> None:
+        """Take what :meth:`snapshot` returned after the event with this number."""
+        header, policy = unpacked(content)
+        self.settings = Settings.from_dict(header["settings"])
+        self.outcomes = Outcomes.read(header["outcomes"])
+        self.learner.policy = Shared.load(io.BytesIO(policy))
+        self.learner.restore(header["learner"])
+        self.counts = Counter(header["counts"])
+        self.last = number

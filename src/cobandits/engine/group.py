@@ -1,0 +1,278 @@
+"""Group commit: the requests of many callers become events, one transaction and their answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.decisions import LARGEST_VALUE
+from cobandits.engine.answers import decision_answer, same_request
+from cobandits.engine.core import Core, decision_key
+from cobandits.engine.deciding import decide_batch
+from cobandits.engine.encoding import Prepared, check_name, features
+from cobandits.engine.errors import ConflictError, UnknownDecisionError
+from cobandits.engine.events import Choice, Event, decision_body, request_of
+from cobandits.engine.fold import SpaceFold
+from cobandits.engine.ids import made_id
+from cobandits.engine.jobs import Ticket
+from cobandits.engine.memory import Known
+from cobandits.engine.messages import Activate, Activated, Decision, Reward, Rewarded, when
+from cobandits.engine.outcomes import reward_body
+from cobandits.engine.rules import judge_activation, judge_reward
+from cobandits.engine.stores import Batch
+from cobandits.errors import DataError
+
+__all__ = ["Group"]
+
+Doubles = NDArray[np.float64]
+
+
+class _Staged(NamedTuple):
+    """An event that is to be written, for a request."""
+
+    ticket: Ticket
+    fold: SpaceFold
+    event: Event  # without its number, and without the body of a decision
+    key: str | None = None
+    answer: Callable[[Event], object] | None = None  # of rewards and activations
+
+
+@dataclass
+class _Written:
+    event: Event
+    x: Doubles | None
+    answer: Callable[[], object]
+
+
+class Group:
+    """Takes requests in order, writes what they lead to at once, and answers all of them.
+
+    A request that depends on another one of the same group is left for the next group.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._at = core.now()
+        self._staged: list[_Staged] = []
+        self._touched: set[tuple[int, object]] = set()
+
+    def run(self, tickets: Iterable[Ticket]) -> list[Ticket]:
+        """Answer the requests; return those that are left for the next group."""
+        left = []
+        for ticket in tickets:
+            try:
+                if not self._stage(ticket):
+                    left.append(ticket)
+            except Exception as error:  # of this request alone
+                ticket.answer(error)
+        if self._staged:
+            self._write()
+        return left
+
+    # ---- From a request to an event
+
+    def _stage(self, ticket: Ticket) -> bool:
+        """Answer a request or make its event; tell whether it is neither's turn yet."""
+        fold = self._core.folds[ticket.job.space]
+        asked = ticket.request
+        if isinstance(asked, Prepared):
+            return self._stage_decision(ticket, fold, asked)
+        number = self._core.number_of(fold.number, asked.decision)
+        if not self._touch(fold, number if number is not None else decision_key(asked.decision)):
+            return False
+        known = None if number is None else fold.memory.find(number)
+        if known is None:
+            raise UnknownDecisionError(
+                f"there is no decision {asked.decision!r:.60} in {fold.name!r}; it may not have "
+                "been answered yet: nothing was kept, so send it again"
+            )
+        if isinstance(asked, Reward):
+            self._stage_reward(ticket, fold, asked, known)
+        else:
+            self._stage_activation(ticket, fold, asked, known)
+        return True
+
+    def _touch(self, fold: SpaceFold, what: object) -> bool:
+        """Tell whether no other request of this group is about the same decision."""
+        if (fold.number, what) in self._touched:
+            return False
+        self._touched.add((fold.number, what))
+        return True
+
+    def _stage_decision(self, ticket: Ticket, fold: SpaceFold, asked: Prepared) -> bool:
+        key = None
+        if asked.id is not None:
+            key = decision_key(asked.id)
+            if not self._touch(fold, key):
+                return False
+            number = self._core.store.find_key(fold.number, key)
+            if number is not None:
+                ticket.answer(self._again(number, asked))
+                return True
+        wait = fold.settings.wait
+        event = Event(
+            number=0,
+            at=self._at,
+            space=fold.number,
+            kind="held" if asked.held else "decision",
+            until=None if wait is None else self._at + wait,
+            task=asked.task,
+        )
+        self._staged.append(_Staged(ticket, fold, event, key))
+        return True
+
+    def _again(self, number: int, asked: Prepared) -> Decision:
+        event = self._core.store.event(number)
+        assert event is not None
+        if not same_request(event, asked.text):
+            raise ConflictError(
+                f"the decision {asked.id!r:.60} was asked for with another content; the first "
+                "stands: use another id"
+            )
+        return decision_answer(event, asked.id or "", repeated=True)
+
+    def _stage_reward(self, ticket: Ticket, fold: SpaceFold, asked: Reward, known: Known) -> None:
+        value = _number(asked.value)
+        key = None if asked.key is None else check_name(asked.key, "key")
+        taken = None if asked.taken is None else fold.memory.place(known.number, asked.taken)
+        found = judge_reward(fold.settings, known, value, key, taken, self._at)
+
+        def answer(number: int, at: int) -> Rewarded:
+            return Rewarded(
+                status=found.status,
+                decision=asked.decision,
+                value=found.value,
+                number=number,
+                at=when(at),
+            )
+
+        if found.first is not None:
+            ticket.answer(answer(found.first.number, found.first.at))
+            return
+        event = Event(
+            number=0,
+            at=self._at,
+            space=fold.number,
+            kind="reward",
+            ref=known.number,
+            until=known.until,
+            value=value,
+            body=reward_body(key, taken),
+        )
+        self._staged.append(
+            _Staged(ticket, fold, event, None, lambda event: answer(event.number, event.at))
+        )
+
+    def _stage_activation(
+        self, ticket: Ticket, fold: SpaceFold, asked: Activate, known: Known
+    ) -> None:
+        status, wait = judge_activation(known, self._at), fold.settings.wait
+        accepted = status == "accepted"
+        until = known.until if not accepted else None if wait is None else self._at + wait
+        expires = None if until is None else when(until)
+        answer = Activated(status=status, decision=asked.decision, expires=expires)
+        if not accepted:
+            ticket.answer(answer)
+            return
+        event = Event(0, self._at, fold.number, "activate", ref=known.number, until=until)
+        self._staged.append(_Staged(ticket, fold, event, None, lambda _: answer))
+
+    # ---- From events to the log
+
+    def _write(self) -> None:
+        written = self._numbered()
+        keys = [
+            (one.event.space, staged.key, one.event.number)
+            for staged, one in zip(self._staged, written, strict=True)
+            if staged.key is not None
+        ]
+
+        def apply() -> None:
+            for one in written:
+                self._core.folds[one.event.space].apply(one.event, x=one.x)
+
+        try:
+            self._core.commit(Batch(events=[one.event for one in written], keys=keys), apply)
+        except Exception as error:
+            for staged in self._staged:
+                staged.ticket.answer(error)
+            return
+        for staged, one in zip(self._staged, written, strict=True):
+            staged.ticket.answer(one.answer())  # type: ignore[arg-type]
+
+    def _numbered(self) -> list[_Written]:
+        """Give numbers to all events, and decide; drop requests that the policy refuses."""
+        while True:
+            numbers = range(self._core.last + 1, self._core.last + 1 + len(self._staged))
+            choices: dict[int, Choice] = {}
+            for fold in {id(one.fold): one.fold for one in self._staged}.values():
+                mine = [
+                    (number, one.ticket)
+                    for number, one in zip(numbers, self._staged, strict=True)
+                    if one.fold is fold and isinstance(one.ticket.request, Prepared)
+                ]
+                if mine and not self._decide(fold, mine, choices):
+                    break
+            else:
+                pairs = zip(numbers, self._staged, strict=True)
+                return [self._one(staged, n, choices.get(n)) for n, staged in pairs]
+
+    def _decide(
+        self, fold: SpaceFold, mine: list[tuple[int, Ticket]], choices: dict[int, Choice]
+    ) -> bool:
+        """Decide for one space; where that fails, answer its requests so and drop them."""
+        asked = [_renewed(ticket.request, fold) for _, ticket in mine]
+        numbers = [number for number, _ in mine]
+        try:
+            made = decide_batch(fold.learner, fold.settings, fold.seed, asked, numbers)
+        except Exception as error:
+            failed = {id(ticket) for _, ticket in mine}
+            for _, ticket in mine:
+                ticket.answer(error)
+            self._staged = [one for one in self._staged if id(one.ticket) not in failed]
+            return False
+        choices.update(zip(numbers, made, strict=True))
+        return True
+
+    def _one(self, staged: _Staged, number: int, choice: Choice | None) -> _Written:
+        event = staged.event._replace(number=number)
+        if choice is None:
+            answer = staged.answer
+            assert answer is not None
+            return _Written(event, None, lambda: answer(event))
+        asked = staged.ticket.request
+        assert isinstance(asked, Prepared)
+        event = event._replace(body=decision_body(asked.text, choice))
+        made = asked.id or made_id(number, self._core.secret)
+        return _Written(
+            event,
+            asked.phi[choice.arm],
+            lambda: decision_answer(event, made, choice=choice, ids=asked.ids),
+        )
+
+
+def _renewed(asked: object, fold: SpaceFold) -> Prepared:
+    """Return a request encoded by the present schema, which may be newer than the request."""
+    assert isinstance(asked, Prepared)
+    if asked.schema is fold.settings.schema:
+        return asked
+    event = Event(0, 0, 0, "decision", body=f'{{"request":{asked.text}}}')
+    return asked._replace(phi=features(request_of(event), fold.settings.schema))
+
+
+def _number(value: object) -> float:
+    """Return a reward; refuse what is none."""
+    try:
+        found = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        found = math.nan
+    if isinstance(value, str | bytes) or not abs(found) <= LARGEST_VALUE:
+        raise DataError(
+            f"a reward must be a number of at most {LARGEST_VALUE:g} in size, got {value!r:.60}"
+        )
+    return found

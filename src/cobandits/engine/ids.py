@@ -1,0 +1,61 @@
+"""Ids of decisions that cannot be guessed, and random numbers that belong to an event."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["is_made", "made_id", "number_of", "uniforms"]
+
+_MADE = re.compile(r"([0-9a-f]{12})\.([0-9a-f]{10})")  # 48 bits of number, 40 of hash
+_WORDS = 4  # 64-bit numbers that Philox gives per count
+
+
+def made_id(number: int, secret: bytes) -> str:
+    """Return the id of an event: its number, so that ids sort by time, and a keyed hash.
+
+    >>> made_id(26, b"secret")
+    '00000000001a.463b2c82f8'
+    """
+    return f"{number:012x}.{_hash(number, secret)}"
+
+
+def is_made(text: str) -> bool:
+    """Tell whether an id has the form of those that are made."""
+    return _MADE.fullmatch(text) is not None
+
+
+def number_of(text: str, secret: bytes) -> int | None:
+    """Return the number in an id that :func:`made_id` made with this secret, None for others.
+
+    >>> number_of("00000000001a.463b2c82f8", b"secret"), number_of("00000000001a.0000000000", b"")
+    (26, None)
+    """
+    match = _MADE.fullmatch(text)
+    if match is None:
+        return None
+    number = int(match[1], 16)
+    return number if hmac.compare_digest(match[2], _hash(number, secret)) else None
+
+
+def _hash(number: int, secret: bytes) -> str:
+    return hashlib.blake2b(number.to_bytes(8, "big"), key=secret, digest_size=5).hexdigest()
+
+
+def uniforms(seed: int, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return a random number from 0 to 1 for each event, which depends on nothing else.
+
+    ``numbers`` rise. They are the counters of a Philox stream, so all are drawn in one call.
+
+    >>> some = uniforms(7, np.array([3, 5]))
+    >>> bool(some[1] == uniforms(7, np.array([5]))[0])
+    True
+    """
+    first, last = int(numbers[0]), int(numbers[-1])
+    words = np.random.Philox(key=seed, counter=first).random_raw(_WORDS * (last - first + 1))
+    own = words[::_WORDS][numbers - first] >> np.uint64(11)
+    return own.astype(np.float64) * 2.0**-53

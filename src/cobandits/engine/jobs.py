@@ -1,0 +1,91 @@
+"""Requests on their way through the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from threading import Lock
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from cobandits.engine.encoding import Prepared
+from cobandits.engine.messages import Activate, Answer, Reward
+
+__all__ = ["Command", "Job", "Result", "Ticket"]
+
+Result = Answer | Exception
+Done = TypeVar("Done")
+
+
+class Job:
+    """Some requests of one caller, answered together."""
+
+    def __init__(
+        self,
+        space: int,
+        requests: Sequence[Prepared | Reward | Activate | Exception],
+        done: Callable[[list[Result]], None] | None = None,
+    ) -> None:
+        self.space = space
+        self.results: list[Result | None] = [
+            one if isinstance(one, Exception) else None for one in requests
+        ]
+        self.tickets = [
+            Ticket(self, place, one)
+            for place, one in enumerate(requests)
+            if not isinstance(one, Exception)
+        ]
+        self._left = len(self.tickets)
+        self._done = done
+        self._answered = Lock()
+        self._answered.acquire()
+        if not self._left:
+            self._finish()
+
+    def answer(self, place: int, result: Result) -> None:
+        """Take the result of one of the requests."""
+        self.results[place] = result
+        self._left -= 1
+        if not self._left:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self._done is not None:
+            self._done(self._whole())
+        self._answered.release()
+
+    def wait(self) -> list[Result]:
+        """Return all results when they are there."""
+        self._answered.acquire()
+        return self._whole()
+
+    def _whole(self) -> list[Result]:
+        return [one for one in self.results if one is not None]
+
+
+class Ticket(NamedTuple):
+    """One request, and where its result goes."""
+
+    job: Job
+    place: int
+    request: Prepared | Reward | Activate
+
+    def answer(self, result: Result) -> None:
+        """Give the result to the caller."""
+        self.job.answer(self.place, result)
+
+
+class Command(Generic[Done]):
+    """Something that the engine's own thread is to do between two groups of requests."""
+
+    def __init__(self, action: Callable[[], Done]) -> None:
+        self._action = action
+        self.future: Future[Done] = Future()
+
+    def run(self) -> None:
+        """Do it, and give what it returns or raises to who waits for it."""
+        try:
+            result: Any = self._action()
+        except Exception as error:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)

@@ -1,0 +1,151 @@
+"""The order of learning: one reward at a time, and a rest when the prior is to be learned."""
+
+from __future__ import annotations
+
+import functools
+import io
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.decisions import Decisions
+from cobandits.engine.outcomes import Lesson
+from cobandits.engine.settings import Settings
+from cobandits.errors import CobanditsError
+from cobandits.policies.shared import Refit, Shared, Snapshot
+
+__all__ = ["INLINE", "Learner", "policy_bytes", "policy_for", "refitted_bytes", "warm_up"]
+
+Doubles = NDArray[np.float64]
+Features = Callable[[Lesson], tuple[str, Doubles]]  # the task, and the vector of the arm
+
+# Rewards below which the prior is learned at once, in the same thread: with so few it takes
+# milliseconds, and is due after nearly each reward.
+INLINE = 32
+_CHOSEN = Decisions(chosen=np.zeros(1, np.int64), probabilities=np.ones(1), policy="engine")
+
+
+def policy_for(settings: Settings) -> Shared:
+    """Return a policy that has learned nothing."""
+    return Shared(
+        dim=settings.schema.dim,
+        labels=True,
+        explore=settings.explore,
+        on_change=settings.on_change,
+        floor=settings.floor,
+    )
+
+
+class Learner:
+    """A policy, the rewards that it has yet to learn, and the name of its state.
+
+    A state is known by the event that it began with (``base``) and the number of rewards learned
+    since: two states with the same name have the same bits.
+    """
+
+    def __init__(self, policy: Shared, features: Features, base: int) -> None:
+        self.policy = policy
+        self.waiting: deque[Lesson] = deque()
+        self.base = base
+        self.learned = 0
+        self._features = features
+
+    @property
+    def version(self) -> str:
+        """The name of the state, such as ``"v412+1873"``."""
+        return f"v{self.base}+{self.learned}"
+
+    @property
+    def refit_due(self) -> bool:
+        """Whether the next reward waits until the prior is learned with it."""
+        return bool(self.waiting) and self.policy.rewards >= INLINE and self.policy.refit_due()
+
+    def add(self, lessons: Iterable[Lesson]) -> None:
+        """Take rewards to learn, in order."""
+        self.waiting.extend(lessons)
+
+    def step(self) -> bool:
+        """Learn one reward, if one waits that needs no refit; tell whether it did."""
+        if not self.waiting or self.refit_due:
+            return False
+        self._learn()
+        return True
+
+    def _learn(self) -> None:
+        lesson = self.waiting.popleft()
+        try:
+            self.policy.learn(*self._rows(lesson))
+        except CobanditsError as error:  # the same in every replay
+            logging.getLogger("cobandits").warning("a reward is left out: %s", error)
+        self.learned += 1
+
+    def _rows(self, lesson: Lesson) -> tuple[list[str], Doubles, Decisions, list[float]]:
+        task, x = self._features(lesson)
+        return [task], x[None, None, :], _CHOSEN, [lesson.value]
+
+    # ---- The prior
+
+    def snapshot(self) -> Snapshot:
+        """Return what another thread needs to learn the prior with the next reward."""
+        return self.policy.snapshot(*self._rows(self.waiting[0]))
+
+    def install(self, number: int, found: Refit | None = None) -> None:
+        """Begin a version: with what was learned elsewhere, or learn it here, with the same bits.
+
+        ``number`` is that of the event.
+        """
+        if found is None:
+            while self.step():
+                pass
+            self._learn()
+        else:
+            self.policy.install(found)
+            self.waiting.popleft()
+        self.base, self.learned = number, 0
+
+    def begin(self, number: int, policy: Shared) -> None:
+        """Begin a version with another policy; what waits is learned by it."""
+        self.policy, self.base, self.learned = policy, number, 0
+
+    # ---- Files
+
+    def saved(self) -> dict[str, Any]:
+        """Return all but the policy, as JSON can hold it."""
+        return {
+            "base": self.base,
+            "learned": self.learned,
+            "waiting": [list(w) for w in self.waiting],
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Take what :meth:`saved` returned."""
+        self.base, self.learned = int(saved["base"]), int(saved["learned"])
+        self.waiting = deque(Lesson(*one) for one in saved["waiting"])
+
+
+def policy_bytes(policy: Shared) -> bytes:
+    """Return all that a policy has learned."""
+    buffer = io.BytesIO()
+    policy.save(buffer)
+    return buffer.getvalue()
+
+
+def refitted_bytes(settings: Settings, found: Refit) -> bytes:
+    """Return the same of a policy that has installed this; nobody else may use it meanwhile."""
+    twin = policy_for(settings)
+    twin.restore(found.state)
+    return policy_bytes(twin)
+
+
+@functools.cache
+def warm_up() -> None:
+    """Load what is loaded when a policy first decides and learns, so that no request waits."""
+    policy, rng = Shared(dim=2, explore="always"), np.random.default_rng(0)
+    for y in (0.0, 1.0, 0.5):
+        arms = rng.standard_normal((1, 3, 2))
+        made = policy.decide([0], arms, rng)
+        policy.learn([0], arms, made, [y * float(made.probabilities[0])])

@@ -1,0 +1,165 @@
+"""The settings of a space: what it learns from, how it decides, how long it waits for rewards."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from typing import Any, Literal, get_args
+
+from cobandits.engine.messages import Mode
+from cobandits.errors import ConfigurationError
+from cobandits.schema import Schema, Vector
+
+__all__ = ["CHANGEABLE", "VECTOR", "Settings", "microseconds"]
+
+Explore = Literal["needed", "always", "never"]
+OnChange = Literal["adapt", "start-over", "alert"]
+Rewards = Literal["first", "sum", "last"]
+
+VECTOR = "features"  # the field of an arm in a space that takes vectors
+_ID = "id"  # of an arm, no field
+_UNITS = {"ms": 1e3, "s": 1e6, "m": 6e7, "h": 3.6e9, "d": 8.64e10, "w": 6.048e11}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+CHANGEABLE = ("window", "default_reward", "floor", "mode", "baseline_share")
+
+
+def microseconds(window: str | float | timedelta | None) -> int | None:
+    """Return a duration: "90s", "1h", "7d", a timedelta, or a number of seconds.
+
+    >>> microseconds("1.5h"), microseconds(2), microseconds(None)
+    (5400000000, 2000000, None)
+    """
+    if window is None:
+        return None
+    if isinstance(window, timedelta):
+        found = window / timedelta(microseconds=1)
+    elif isinstance(window, str):
+        match = _DURATION.fullmatch(window.strip())
+        found = float(match[1]) * _UNITS[match[2]] if match else math.nan
+    else:
+        found = float(window) * 1e6
+    if not 1 <= found < 2**62:
+        raise ConfigurationError(
+            f"a window is a time above 0, such as '90s', '1h' or '7d', got {window!r}"
+        )
+    return round(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All that a space is told, as it stands in its log.
+
+    Parameters
+    ----------
+    schema : Schema
+        Which fields arms and contexts have.
+    window : str, timedelta or seconds, optional
+        How long a decision waits for its reward; without one, for ever.
+    default_reward : float, optional
+        What is learned when the window ends without a reward; nothing if there is none. With a
+        default, all rewards are learned at the end of their windows: otherwise good ones, which
+        come sooner, would be learned first.
+    rewards : "first", "sum" or "last"
+        Which of several rewards for a decision counts. ``"first"`` refuses other ones. The others
+        need a window, and are learned when it ends.
+    mode : "live" or "shadow"
+        In shadow mode the baseline is taken, and the policy learns from it.
+    floor : float
+        Share of the decisions that are uniformly random, so that no arm has probability 0.
+    baseline_share : float
+        Share of the decisions that the baseline makes, to compare with.
+    explore, on_change
+        As in :class:`cobandits.Shared`.
+    """
+
+    schema: Schema
+    window: str | float | timedelta | None = None
+    default_reward: float | None = None
+    rewards: Rewards = "first"
+    mode: Mode = "live"
+    floor: float = 0.0
+    baseline_share: float = 0.0
+    explore: Explore = "needed"
+    on_change: OnChange = "adapt"
+
+    def __post_init__(self) -> None:
+        wait = microseconds(self.window)
+        object.__setattr__(self, "window", None if wait is None else wait / 1e6)
+        for name, kinds in _CHOICES.items():
+            if (given := getattr(self, name)) not in kinds:
+                raise ConfigurationError(f"{name} must be one of {', '.join(kinds)}, got {given!r}")
+        for name in ("floor", "baseline_share"):
+            if not 0 <= (share := getattr(self, name)) <= 1:
+                raise ConfigurationError(f"{name} must be a share from 0 to 1, got {share}")
+        if self.default_reward is not None and not math.isfinite(self.default_reward):
+            raise ConfigurationError(f"default_reward must be finite, got {self.default_reward}")
+        if wait is None and (self.default_reward is not None or self.rewards != "first"):
+            what = "a default reward" if self.rewards == "first" else f"rewards={self.rewards!r}"
+            raise ConfigurationError(f"{what} needs a window at whose end it is learned, as '1h'")
+        if _ID in self.schema.fields:
+            raise ConfigurationError("a field cannot be named 'id': that is the name of an arm")
+
+    @property
+    def wait(self) -> int | None:
+        """The window in microseconds."""
+        return microseconds(self.window)
+
+    @property
+    def learns_at_once(self) -> bool:
+        """Whether a reward is learned when it comes, not at the end of its window."""
+        return self.rewards == "first" and self.default_reward is None
+
+    @classmethod
+    def of(cls, *, schema: Schema | None, dim: int | None, **given: Any) -> Settings:
+        """Return settings for a schema, or for vectors of ``dim`` numbers."""
+        if (schema is None) == (dim is None):
+            raise ConfigurationError("a new space needs a schema, or dim for plain vectors")
+        if schema is None:
+            assert dim is not None
+            schema = Schema(arm={VECTOR: Vector(size=dim, missing="error")})
+        return cls(schema=schema, **given)
+
+    def changed(self, **given: Any) -> Settings:
+        """Return settings of which some are others."""
+        fixed = sorted(set(given) - set(CHANGEABLE))
+        if fixed:
+            raise ConfigurationError(
+                f"{', '.join(fixed)} cannot be changed; these can: {', '.join(CHANGEABLE)}"
+            )
+        return replace(self, **given)
+
+    def differences(self, given: Mapping[str, Any]) -> list[str]:
+        """Return the names of the settings that are given and not as they are here."""
+        asked = replace(self, **given)
+        return [
+            one.name
+            for one in fields(self)
+            if _comparable(getattr(asked, one.name)) != _comparable(getattr(self, one.name))
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON can hold them."""
+        return {one.name: _comparable(getattr(self, one.name)) for one in fields(self)}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Settings:
+        """Read what :meth:`to_dict` returned; refuse what is not known."""
+        unknown = sorted(set(given) - {one.name for one in fields(cls)})
+        if unknown:
+            raise ConfigurationError(f"unknown settings: {', '.join(unknown)}")
+        return cls(**{**given, "schema": Schema.from_dict(given["schema"])})
+
+
+def _comparable(value: object) -> Any:
+    return value.to_dict() if isinstance(value, Schema) else value
+
+
+_CHOICES = {
+    "explore": get_args(Explore),
+    "on_change": get_args(OnChange),
+    "rewards": get_args(Rewards),
+    "mode": get_args(Mode),
+}

@@ -1,0 +1,264 @@
+"""The engine's thread: it alone numbers, writes and learns; callers wait for its answers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from cobandits.engine.core import Core
+from cobandits.engine.errors import ClosedError, EngineError, OverloadedError
+from cobandits.engine.events import Event, Kind
+from cobandits.engine.fold import SpaceFold
+from cobandits.engine.group import Group
+from cobandits.engine.jobs import Command, Job, Ticket
+from cobandits.engine.learner import refitted_bytes
+from cobandits.engine.snapshots import parts_of
+from cobandits.engine.stores import Batch, Saved
+from cobandits.engine.stores.base import Part
+from cobandits.engine.versions import drop_snapshots
+from cobandits.policies.shared import Refit, Snapshot, refit
+
+__all__ = ["Writer"]
+
+Done = TypeVar("Done")
+
+_MOST = 4096  # jobs that may wait; then callers are refused at once
+_GROUP = 512  # requests of one transaction
+_SLICE = 0.002  # seconds of learning between two groups
+_PAUSE = 0.25  # seconds after which windows are looked at again
+
+
+class Writer:
+    """Runs a :class:`Core` in a thread of its own."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._inbox: SimpleQueue[Job | Command[object]] = SimpleQueue()
+        self._left: list[Ticket] = []  # for the next group
+        self._parts: deque[Part | Saved] = deque()  # of snapshots, to be written
+        self._refits: dict[int, object] = {}  # by space: which refit is under way
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="cobandits-refit")
+        self._thread = threading.Thread(target=self._run, name="cobandits-engine", daemon=True)
+        self._closing = False
+        self._closed = False
+        self._thread.start()
+
+    # ---- For callers, in any thread
+
+    def put(self, job: Job) -> None:
+        """Hand over requests; refuse them if too many wait."""
+        self._check_open()
+        if self._inbox.qsize() >= _MOST:
+            raise OverloadedError(
+                f"{_MOST} requests wait already, so this one was not taken; try again in a while"
+            )
+        self._inbox.put(job)
+
+    def call(self, action: Callable[[], Done]) -> Done:
+        """Let the thread do something between two groups, and return what it returns."""
+        if threading.current_thread() is self._thread:
+            return action()
+        self._check_open()
+        command = Command(action)
+        self._inbox.put(command)  # type: ignore[arg-type]
+        return command.future.result()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this engine is closed; open it again")
+
+    @property
+    def busy(self) -> bool:
+        """Whether rewards wait that could be learned, or a prior is being learned."""
+        return bool(self._refits) or any(fold.learner.waiting for fold in self.core.folds.values())
+
+    def close(self) -> None:
+        """Answer what waits, keep snapshots, learn no more, and end the thread."""
+        if self._closed:
+            return
+        self.call(self._begin_closing)
+        self._thread.join()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _begin_closing(self) -> None:
+        self._closing = True
+        for fold in self.core.folds.values():
+            self.keep(fold)
+        self.write_parts()
+
+    def keep(self, fold: SpaceFold) -> None:
+        """Write a snapshot of the present state, if there is none; drop those it replaces."""
+        try:
+            saved = self.core.store.snapshots(fold.number)
+            if all(one.number != fold.last for one in saved):
+                self.save(fold, fold.snapshot())
+                self.write_parts()
+            drop_snapshots(self.core.store, fold.number)
+        except EngineError as error:  # it is a short cut only
+            logging.getLogger("cobandits").warning("no snapshot was kept: %s", error)
+
+    # ---- The thread
+
+    def _run(self) -> None:
+        while not self._closing:
+            try:
+                self._turn()
+            except Exception:  # whatever it is, those who wait must not wait for ever
+                logging.getLogger("cobandits").exception("the engine goes on after an error")
+        self._closed = True
+        self._refuse_rest()
+
+    def _refuse_rest(self) -> None:
+        error = ClosedError("this engine was closed; open it again")
+        waiting, commands = self._collected(0.0)
+        for ticket in waiting:
+            ticket.answer(error)
+        for command in commands:
+            command.future.set_exception(error)
+
+    def _turn(self) -> None:
+        tickets, commands = self._collected(self._patience())
+        if tickets:
+            self._left = Group(self.core).run(tickets)
+        for command in commands:
+            command.run()
+        self._learn()
+        self._write_part()
+        self._tick()
+
+    def _collected(self, patience: float | None) -> tuple[list[Ticket], list[Command[object]]]:
+        """Return what waits; where nothing does, wait for it."""
+        tickets, commands = self._left, []
+        self._left = []
+        try:
+            item = self._inbox.get(timeout=patience) if patience else self._inbox.get_nowait()
+            while True:
+                if isinstance(item, Job):
+                    tickets.extend(item.tickets)
+                else:
+                    commands.append(item)
+                if len(tickets) >= _GROUP:
+                    break
+                item = self._inbox.get_nowait()
+        except Empty:
+            pass
+        return tickets, commands
+
+    def _patience(self) -> float:
+        """Return how long to wait for requests: not at all while there is other work."""
+        if self._left or self._parts or any(self._can_learn(f) for f in self.core.folds.values()):
+            return 0.0
+        return _PAUSE
+
+    def _can_learn(self, fold: SpaceFold) -> bool:
+        return bool(fold.learner.waiting) and fold.number not in self._refits
+
+    # ---- Learning
+
+    def _learn(self) -> None:
+        """Learn what waits, for a short time; hand a refit that is due to another thread."""
+        end = time.monotonic() + _SLICE
+        for fold in list(self.core.folds.values()):
+            if not self._can_learn(fold):
+                continue
+            while fold.learner.step():
+                if time.monotonic() > end:
+                    return
+            if fold.learner.refit_due:
+                self._start_refit(fold)
+
+    def _start_refit(self, fold: SpaceFold) -> None:
+        snapshot, token = fold.learner.snapshot(), object()
+        self._refits[fold.number] = token
+        self._pool.submit(self._refit, fold, snapshot, token)
+
+    def _refit(self, fold: SpaceFold, snapshot: Snapshot, token: object) -> None:
+        """Learn a prior, in the other thread, and hand it back."""
+        try:
+            found = refit(snapshot)
+            content = refitted_bytes(fold.settings, found)
+        except Exception:  # the reward is learned in line, which fails the same way in a replay
+            logging.getLogger("cobandits").exception("a prior could not be learned")
+            self._inbox.put(Command(lambda: self._install(fold, token, None, b"")))
+            return
+        self._inbox.put(Command(lambda: self._install(fold, token, found, content)))
+
+    def _install(self, fold: SpaceFold, token: object, found: Refit | None, content: bytes) -> None:
+        """Write that a prior is installed, and install it."""
+        if self._refits.get(fold.number) is not token:
+            return  # the space was rolled back meanwhile
+        lesson = fold.learner.waiting[0]
+
+        def installed() -> None:
+            fold.apply(event, found=found)
+            del self._refits[fold.number]
+            if content:
+                self.save(fold, fold.snapshot(content))
+
+        event = self._next(fold, "install", ref=lesson.decision)
+        try:
+            self.core.commit(Batch(events=[event]), installed)
+        except EngineError:
+            self._inbox.put(Command(lambda: self._install(fold, token, found, content)))
+            time.sleep(_PAUSE / 10)  # the store is away
+
+    def forget_refit(self, fold: SpaceFold) -> None:
+        """Let a refit that is under way come to nothing."""
+        self._refits.pop(fold.number, None)
+
+    # ---- Events of the engine itself
+
+    def write(
+        self, fold: SpaceFold, kind: Kind, *, ref: int | None = None, body: str | None = None
+    ) -> Event:
+        """Write one event of a space and apply it."""
+        event = self._next(fold, kind, ref=ref, body=body)
+        self.core.commit(Batch(events=[event]), lambda: fold.apply(event))
+        return event
+
+    def _next(
+        self, fold: SpaceFold, kind: Kind, *, ref: int | None = None, body: str | None = None
+    ) -> Event:
+        at = self.core.now()
+        return Event(self.core.last + 1, at, fold.number, kind, ref=ref, body=body)
+
+    def save(self, fold: SpaceFold, content: bytes) -> None:
+        """Write a snapshot of a space, piece by piece."""
+        pieces = parts_of(content)
+        for part, data in enumerate(pieces):
+            self._parts.append(Part(fold.number, fold.last, part, data))
+        self._parts.append(Saved(fold.number, fold.last, len(pieces)))
+
+    def write_parts(self) -> None:
+        """Write all pieces that wait."""
+        while self._parts:
+            self._write_part()
+
+    def _write_part(self) -> None:
+        if not self._parts:
+            return
+        piece = self._parts[0]
+        batch = Batch(parts=[piece]) if isinstance(piece, Part) else Batch(saved=[piece])
+        try:
+            self.core.commit(batch, lambda: None)
+        except EngineError:
+            self._parts.clear()  # a snapshot is a short cut only
+            return
+        self._parts.popleft()
+
+    def _tick(self) -> None:
+        """Write that windows have ended, where nothing else tells so."""
+        now = self.core.now()
+        for fold in list(self.core.folds.values()):
+            end = fold.outcomes.next_end
+            if end is not None and end < now:
+                try:
+                    self.write(fold, "tick")
+                except EngineError:
+                    return  # the next turn tries again
