@@ -19,7 +19,7 @@ from cobandits.policies.shared import config
 from cobandits.policies.shared.carry_over import carry_over
 from cobandits.policies.shared.change import return_evidence
 from cobandits.policies.shared.drift import DriftDetector
-from cobandits.policies.shared.empirical_bayes import DecomposedPrior, fit_em
+from cobandits.policies.shared.empirical_bayes import DecomposedPrior, fit_priors
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.state import Refit, Snapshot, State
@@ -65,7 +65,9 @@ def _compared(state: State, news: Pending) -> State:
     if posteriors is not None:
         n_active = int(np.count_nonzero(state.counts))
         detector = detector.after(news.tasks, news.squares, news.expected, n_active=n_active)
-    selector = state.selector.scored(store.slots[news.tasks], news.rows)
+    selector = state.selector.scored(
+        store.slots[news.tasks], news.rows, news.squares, news.expected
+    )
     following = replace(
         state,
         detector=detector,
@@ -172,11 +174,10 @@ def undone(state: State) -> State | None:
 def _refitted(state: State, news: Pending, n_new: int) -> State:
     """Return the state with a prior learned from its rows; counts the last ``n_new`` of news."""
     seen = state.seen + n_new
-    due = int(np.ceil(seen * config.REFIT_GROWTH))
     store = state.store.compressed(config.COMPRESSION * state.store.width).sorted()
-    best = state.selector.best()
+    best = state.selector.best(store)
     try:
-        fit = fit_em(store, state.selector.prior, best)
+        fit = fit_priors(store, state.selector.start(best), least_noise=state.selector.least_noise)
         selector = state.selector.following(best, fit)
         posteriors = TaskPosteriors.of(store, DecomposedPrior.of(fit.under(best)))
         _learn_dropped(posteriors, state, store.dropped, news, n_new)
@@ -185,6 +186,8 @@ def _refitted(state: State, news: Pending, n_new: int) -> State:
             f"features or rewards differ too much in size to be learned from ({error}); "
             "scale them to about 1"
         ) from error
+    growth = config.SETTLED_GROWTH if fit.is_settled(best) else config.REFIT_GROWTH
+    due = int(np.ceil(seen * growth))
     following = replace(
         state,
         store=store.with_room(max(0, min(due - seen, store.most - store.used))),
@@ -218,7 +221,7 @@ def _relearn_grown(state: State, tasks: Codes) -> None:
     posteriors, store, counts = state.posteriors, state.store, state.counts
     if posteriors is None or not posteriors.is_reduced:
         return
-    enough = config.REFIT_GROWTH * state.full_counts[tasks] + config.EXTRA_REWARDS
+    enough = config.RELEARN_GROWTH * state.full_counts[tasks] + config.EXTRA_REWARDS
     grown = np.unique(tasks[counts[tasks] > enough])
     if len(grown):
         slots = np.sort(store.slots[grown])
