@@ -173,7 +173,7 @@ def names() -> list[str]:
     parts = {
         "state": "tasks counts full_counts",
         "store": "tasks sizes owners rows",
-        "selector": "errors thetas places covariance mean",
+        "selector": "errors thetas places recent covariance mean alone_mean",
         "drift": "baseline",
         "pending": "tasks rows squares expected",
         "prior": "coordinates covariance mean variances vectors feature_second_moment",
@@ -278,8 +278,8 @@ LEAST_NOISE = r"in noises, the least is 0\.\d+, above 0"
         ("selector.places", lambda a: np.r_[a, -1], "selector.places of 6 slots, there are 5"),
         (
             "selector.thetas",
-            lambda a: a[:, :3],
-            r"selector.thetas of shape \(5, 3, 5\).* expected \(any, 6, 5\)",
+            lambda a: a[:, :2],
+            r"selector.thetas of shape \(5, 2, 5\).* expected \(any, 3, 5\)",
         ),
         ("store.tasks", lambda a: spoiled(a, TASKS), "5 in store.tasks, which are below 5"),
         ("store.tasks", lambda a: spoiled(a, a[0]), "store.tasks that are not different"),
@@ -377,8 +377,8 @@ def test_headers_that_lack_a_part_are_refused(tmp_path: Path, file: Path, part: 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 1}, "version 1; this release reads 'cobandits-shared-policy' version 3: up"),
-        ({"version": 4}, "version 4; this release reads 'cobandits-shared-policy' version 3: up"),
+        ({"version": 1}, "version 1; this release reads 'cobandits-shared-policy' version 4: up"),
+        ({"version": 5}, "version 5; this release reads 'cobandits-shared-policy' version 4: up"),
         ({"format": "cobandits-estimate"}, r"holds a cobandits estimate, .* Estimate\.load"),
     ],
 )

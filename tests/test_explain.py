@@ -18,14 +18,13 @@ from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes import (
     Coordinates,
     DecomposedPrior,
-    Hyperparameters,
     Prior,
-    fit_em,
 )
 from cobandits.policies.shared.explain import Explanation, Explanations
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.row_store import RowStore
 from cobandits.simulate import simulate
+from tests.multitask import SHARED, fitted
 from tests.posteriors import explain, explain_all
 
 Floats = NDArray[np.float64]
@@ -159,7 +158,7 @@ def test_what_is_outside_of_the_posteriors_directions_stays_uncertain(
     assert found.uncertainty == pytest.approx(np.sqrt(prior.residual_variance(2)), rel=0.01)
 
 
-def fitted() -> TaskPosteriors:
+def fitted_posteriors() -> TaskPosteriors:
     """Return posteriors of 30 tasks that share two directions; rewards move them in 12 of 21."""
     rng = np.random.default_rng(3)
     Theta = rng.standard_normal((30, 2)) @ np.linalg.qr(rng.standard_normal((20, 2)))[0].T
@@ -167,8 +166,7 @@ def fitted() -> TaskPosteriors:
     rewards = np.einsum("nd,nd->n", Phi, Theta[tasks]) + 0.1 * rng.standard_normal(len(tasks))
     F = np.column_stack([Phi, np.ones(len(tasks)), rewards])
     store = RowStore.empty(n_tasks=30, dim=20).added(tasks[:-60], F[:-60])
-    used = Hyperparameters(shrinkage_pseudo_tasks=config.SHRINKAGE_PSEUDO_TASKS[0])
-    prior = DecomposedPrior.of(fit_em(store, None, used).under(used))
+    prior = DecomposedPrior.of(fitted(store, 3, least_noise=0.0).under(SHARED))
     posteriors = TaskPosteriors.of(store, prior)
     posteriors.learn(tasks[-60:], F[-60:])
     assert (prior.rank, posteriors.weights.dim) == (2, 12)
@@ -177,7 +175,7 @@ def fitted() -> TaskPosteriors:
 
 def test_a_theta_is_explained_whole_though_rewards_move_it_in_few_directions() -> None:
     """Of 20 features 12 directions move: shares, likeness and uncertainty are of all of theta."""
-    posteriors = fitted()
+    posteriors = fitted_posteriors()
     prior, found = posteriors.prior, explain_all(posteriors, np.full(30, 24))
     A, M = prior.coordinates.matrix, prior.feature_second_moment
     typical = np.random.default_rng(0).standard_normal((100_000, 21))

@@ -13,8 +13,8 @@ from scipy.stats import multivariate_normal
 from cobandits.environments import Synthetic
 from cobandits.policies import Shared
 from cobandits.policies.shared import config
-from cobandits.policies.shared.empirical_bayes import Prior, task_blocks
-from cobandits.policies.shared.empirical_bayes.mean import mean_step
+from cobandits.policies.shared.empirical_bayes import Hyperparameters, Prior, fit_priors
+from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean
 from tests.multitask import rows, stored
 
 Doubles = NDArray[np.float64]
@@ -38,10 +38,16 @@ def some_prior(Phi: Doubles, y: Doubles, seed: int = 0) -> Prior:
     return replace(prior, covariance=root @ root.T / len(root), offset=0.4, noise=0.2)
 
 
-def stepped(prior: Prior, Phi: Doubles, y: Doubles) -> Prior:
-    """Return the prior after one step of its mean."""
-    store = stored(Phi, y)
-    return mean_step(list(task_blocks(store, np.arange(len(y)), prior.coordinates)), prior)
+def stepped(prior: Prior, Phi: Doubles, y: Doubles) -> CommonMean:
+    """Return the mean under the covariance of a prior, by its normal equations."""
+    p = len(prior.covariance)
+    G, g = np.zeros((p, p)), np.zeros(p)
+    for X, v in zip(rows(Phi, y)[..., :-1], y, strict=True):
+        Z = X @ prior.coordinates.matrix
+        K = Z @ prior.covariance @ Z.T + prior.noise * np.eye(len(Z))
+        G += Z.T @ np.linalg.solve(K, Z)
+        g += Z.T @ np.linalg.solve(K, v - prior.offset)
+    return common_mean(prior.covariance, G, g)
 
 
 def log_density(prior: Prior, scale: float, Phi: Doubles, y: Doubles) -> float:
@@ -96,11 +102,30 @@ def test_the_mean_is_that_of_generalised_least_squares_with_a_prior(
     np.testing.assert_allclose(stepped(prior, Phi, y).mean, [*best, 0.0], atol=1e-5)
 
 
+def test_the_covariance_of_the_mean_is_its_posterior_covariance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That is, of a Gaussian density of the mean given all rewards, by its Hessian."""
+    monkeypatch.setattr(config, "MEAN_SCALES", (3.0,))
+    Phi, y = tasks_around(np.array([1.0, -2.0]), n_tasks=5, n=3, width=0.5, seed=2)
+    prior = some_prior(Phi, y)
+    precision = np.linalg.inv(3.0 * prior.covariance[:-1, :-1])
+    for X in rows(Phi, y)[..., :-1]:
+        Z = X @ prior.coordinates.matrix
+        K = Z @ prior.covariance @ Z.T + prior.noise * np.eye(len(Z))
+        precision += Z[:, :-1].T @ np.linalg.solve(K, Z[:, :-1])
+    found = stepped(prior, Phi, y).covariance
+    np.testing.assert_allclose(found[:-1, :-1], np.linalg.inv(precision), rtol=1e-9)
+    assert not found[-1].any()
+
+
 @pytest.mark.parametrize(("n_tasks", "has_mean"), [(1, False), (3, False), (4, True)])
 def test_it_takes_more_tasks_than_coordinates(n_tasks: int, has_mean: bool) -> None:
     """There are three: two features and the intercept."""
     Phi, y = tasks_around(np.array([5.0, 5.0]), n_tasks=n_tasks, n=30, width=0.1, seed=0)
-    assert stepped(some_prior(Phi, y), Phi, y).mean.any() == has_mean
+    fit = fit_priors(stored(Phi, y), None)
+    for used in (Hyperparameters(shared=True), Hyperparameters(shared=False)):
+        assert fit.under(used).mean.any() == has_mean
 
 
 def test_the_center_and_theta_are_the_mean_with_the_offset_in_coordinates_and_features() -> None:

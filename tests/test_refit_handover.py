@@ -53,7 +53,7 @@ def test_it_is_due_exactly_when_learning_refits() -> None:
         told.append(due)
     assert policy.changes == ()
     assert told[0]
-    assert 10 < sum(told) < CHANGE - 20
+    assert 5 < sum(told) < CHANGE - 20
 
 
 def test_it_is_due_from_a_quarter_more_rewards_on() -> None:

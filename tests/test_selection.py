@@ -15,102 +15,105 @@ from cobandits.policies.shared.empirical_bayes import (
     HyperparameterSelector,
     Prior,
     candidates,
-    fit_em,
+    fit_priors,
     task_blocks,
 )
-from cobandits.policies.shared.empirical_bayes.em import m_step, posterior_means
 from cobandits.policies.shared.row_store import RowStore
 from tests.multitask import drawn, normal_equations, rows, stored
 
 Floats = NDArray[np.floating]
 
-SHRINKAGES, SHARES, OFFSETS = config.SHRINKAGE_PSEUDO_TASKS, config.NOISE_SHARES, config.OFFSETS
+
+SOME = stored(*drawn()[:2])  # rows without an offset
+PRIORS = fit_priors(SOME, None).following(Hyperparameters())
 
 
 def with_errors(*errors: float) -> HyperparameterSelector:
     """Return a selector of two tasks with so many errors of the candidates so far."""
     return HyperparameterSelector(
-        errors=np.array(errors, np.float64), thetas=np.zeros((2, 6, 4)), places=np.arange(2)
+        priors=PRIORS,
+        errors=np.array(errors, np.float64),
+        thetas=np.zeros((2, 3, 4)),
+        places=np.arange(2),
     )
 
 
 def test_the_candidates_with_the_least_errors_are_best() -> None:
-    best = with_errors(3.0, 2.0, 4.0, 9.0, 7.0, 8.0, 0.2, 0.1).best()
-    assert best == Hyperparameters(SHRINKAGES[1], SHARES[1], OFFSETS[1])
-    best = with_errors(2.0, 3.0, 4.0, 9.0, 7.0, 6.0, 0.1, 0.2).best()
-    assert best == Hyperparameters(SHRINKAGES[0], SHARES[2], OFFSETS[0])
+    assert with_errors(3.0, 2.0, 0.2, 0.1).best(SOME) == Hyperparameters(shared=True, offset=True)
+    assert with_errors(2.0, 3.0, 0.1, 0.2).best(SOME) == Hyperparameters(shared=False, offset=False)
 
 
-@pytest.mark.parametrize(
-    ("least", "middle", "most", "best"),
-    [(0, 0.7, 0.97, 2), (0, 0.7, 1.1, 1), (0, 1.1, 0.7, 2), (1.1, 0, 3, 1), (0, 1.1, 1.1, 0)],
-)
-def test_of_candidates_as_good_the_one_that_shrinks_most_is_best(
-    least: float, middle: float, most: float, best: int
-) -> None:
-    """By how much errors exceed the least ones, in units of what counts as nothing."""
+@pytest.mark.parametrize(("alone", "shared"), [(0.9, False), (1.1, True), (-1.0, False)])
+def test_tasks_share_only_where_that_is_better(alone: float, shared: bool) -> None:
+    """By how much errors exceed those of the prior that shares, in units of what counts."""
     unit = config.AS_GOOD - 1
     assert 0 < unit <= 0.02
-    errors = 100 + 100 * unit * np.array([least, middle, most])
-    selector = with_errors(*errors, 1, 1, 1, 1, 1)
-    assert selector.best().shrinkage_pseudo_tasks == SHRINKAGES[best]
+    assert with_errors(100 + 100 * unit * alone, 100, 1, 1).best(SOME).shared is shared
 
 
 def test_an_offset_has_to_be_clearly_better() -> None:
     unit = config.CLEARLY_WORSE - 1
     assert 0 < unit <= 0.1
     for gain, offset in ((0.9, False), (1.1, True), (-1.0, False)):
-        selector = with_errors(1, 1, 1, 1, 1, 1, 1 + gain * unit, 1)
-        assert selector.best().offset is offset
+        assert with_errors(1, 1, 1 + gain * unit, 1).best(SOME).offset is offset
 
 
 def test_before_anything_was_predicted_the_default_hyperparameters_are_best() -> None:
-    selector = HyperparameterSelector().scored(np.array([-1, 0]), np.ones((2, 4)))
+    selector = HyperparameterSelector().scored(
+        np.array([-1, 0]), np.ones((2, 4)), np.ones(2), np.ones(2)
+    )
     np.testing.assert_array_equal(selector.errors, 0)
-    assert selector.best() == Hyperparameters()
+    assert selector.best(SOME) == Hyperparameters()
+    assert selector.least_noise is None
+    Phi, y, _ = drawn()
+    assert selector.best(stored(Phi, y + 100)) == Hyperparameters(offset=True)
+    assert selector.best(stored(Phi[:4, :1], y[:4, :1] + 100)) == Hyperparameters()
 
 
 def test_only_tasks_that_were_learned_from_are_scored() -> None:
     rng = np.random.default_rng(0)
     places = np.array([1, -1, 0])  # slot 1 had too few rows to be learned from in time
     selector = replace(
-        with_errors(*[1.0] * 8), thetas=rng.standard_normal((2, 6, 4)), places=places
+        with_errors(*[1.0] * 4), thetas=rng.standard_normal((2, 3, 4)), places=places
     )
-    numbers = [0, 1, 2, 3, 2, 4, 2, 5]  # the default hyperparameters are among all three kinds
+    numbers = [0, 1, 0, 2]  # the default hyperparameters are among both kinds
     F, slots = rng.standard_normal((6, 5)), np.array([2, -1, 1, 0, 3, -2])
     predicted = [selector.thetas[place, numbers] @ F[i, :-1] for place, i in ((0, 0), (1, 3))]
-    sums = 1 + (F[0, -1] - predicted[0]) ** 2 + (F[3, -1] - predicted[1]) ** 2
-    np.testing.assert_allclose(selector.scored(slots, F).errors, sums)
+    errors = (F[0, -1] - predicted[0]) ** 2 + (F[3, -1] - predicted[1]) ** 2
+    found = selector.scored(slots, F, np.arange(6.0), np.full(6, 2.0))
+    np.testing.assert_allclose(found.errors, 1 + errors)
+    np.testing.assert_allclose(found.recent, [2, errors[1], 15, 12])
     np.testing.assert_array_equal(selector.errors, 1)  # this one stays as it is
 
 
 def every_candidate(used: Hyperparameters) -> list[Hyperparameters]:
-    """Return the hyperparameters in use with each value of each, the same one thrice."""
-    found = [used._replace(shrinkage_pseudo_tasks=value) for value in SHRINKAGES]
-    found += [used._replace(noise_share=value) for value in SHARES]
-    return found + [used._replace(offset=value) for value in OFFSETS]
+    """Return the hyperparameters in use with each value of each, the same one twice."""
+    found = [used._replace(shared=value) for value in (False, True)]
+    return found + [used._replace(offset=value) for value in (False, True)]
 
 
-@pytest.mark.parametrize("used", [Hyperparameters(), Hyperparameters(12.0, 0.3, True)])
+@pytest.mark.parametrize("used", [Hyperparameters(), Hyperparameters(shared=True, offset=True)])
 def test_candidates_are_all_different_and_in_one_order(used: Hyperparameters) -> None:
     different = list(dict.fromkeys(every_candidate(used)))
     assert candidates(used) == different
-    assert len(different) == 6
+    assert len(different) == 3
 
 
 def test_every_candidate_predicts_with_the_thetas_that_it_would_have_had() -> None:
     Phi, y, _ = drawn(n=4)
-    used = Hyperparameters(shrinkage_pseudo_tasks=12.0, noise_share=0.3, offset=True)
-    fit = fit_em(stored(Phi, y + 2), None, used)
-    selector = HyperparameterSelector(hyperparameters=used, errors=np.arange(8.0))
+    used = Hyperparameters(shared=True, offset=True)
+    fit = fit_priors(stored(Phi, y + 2), None)
+    selector = HyperparameterSelector(hyperparameters=used, errors=np.arange(4.0))
     selector = selector.following(used, fit)
-    np.testing.assert_allclose(selector.errors, np.arange(8.0) / 2)
+    np.testing.assert_allclose(selector.errors, np.arange(4.0) / 2)
     assert selector.hyperparameters == used
-    assert selector.thetas.shape == (8, 6, 6)
+    assert selector.thetas.shape == (8, 3, 6)
     row = rows(Phi, y + 2)[3, 1:2]  # of task 3
-    errors = selector.scored(np.array([3]), row).errors - selector.errors
+    scored = selector.scored(np.array([3]), row, np.ones(1), np.ones(1))
+    errors = scored.errors - selector.errors
     for number, candidate in enumerate(every_candidate(used)):
-        prior = m_step(fit.prior, fit.statistics, candidate)
+        fitted = fit.shared if candidate.shared else fit.alone
+        prior = fitted.prior(offset=candidate.offset)
         for t, F in enumerate(rows(Phi, y + 2)):
             theta, _ = normal_equations(F[:, :-1] @ prior.coordinates.matrix, y[t] + 2, prior)
             features = prior.coordinates.matrix @ theta + prior.theta
@@ -121,14 +124,27 @@ def test_every_candidate_predicts_with_the_thetas_that_it_would_have_had() -> No
                 assert errors[number] == pytest.approx(error**2, rel=1e-5, abs=1e-9)
 
 
-def test_errors_of_another_offset_are_forgotten() -> None:
-    """With an offset all candidates predict otherwise: the errors cannot be compared."""
+def test_with_another_offset_all_starts_afresh() -> None:
+    """All candidates predict otherwise then: the errors cannot be compared."""
     Phi, y, _ = drawn(n=4)
-    used = Hyperparameters(offset=True)
-    selector = HyperparameterSelector(errors=np.arange(8.0))
-    np.testing.assert_array_equal(
-        selector.following(used, fit_em(stored(Phi, y), None, used)).errors, np.zeros(8)
-    )
+    used, fit = Hyperparameters(offset=True), fit_priors(stored(Phi, y), None)
+    selector = HyperparameterSelector(errors=np.arange(4.0), recent=np.ones(4))
+    found = selector.following(used, fit)
+    np.testing.assert_array_equal(found.errors, np.zeros(4))
+    np.testing.assert_array_equal(found.recent, np.zeros(4))
+    assert found.start(used) is found.priors is not None
+    assert found.start(Hyperparameters()) is None
+
+
+@pytest.mark.parametrize(("ratio", "share"), [(0.5, 0.15), (1.0, 0.3), (1.5, 0.45), (50.0, 0.6)])
+def test_the_noise_is_bounded_by_a_share_of_the_latest_errors(ratio: float, share: float) -> None:
+    """It grows where errors are larger than expected, since then directions have fitted noise."""
+    used = Hyperparameters(shared=True)
+    recent = np.array([10.0, 40.0, 7 * ratio, 7.0])
+    selector = HyperparameterSelector(hyperparameters=used, recent=recent)
+    assert selector.least_noise == pytest.approx(share * 4.0)
+    alone = replace(selector, hyperparameters=Hyperparameters())
+    assert alone.least_noise == pytest.approx(0.3 * 4.0)  # these errors are of another prior
 
 
 # ---- on tasks with and without a common basis
@@ -141,11 +157,11 @@ def selected(Phi: Floats, y: Floats) -> tuple[DecomposedPrior, HyperparameterSel
     prior: Prior | None = None
     due = 1
     for i in range(n):
-        selector = selector.scored(store.slots, F[:, i])
+        selector = selector.scored(store.slots, F[:, i], np.ones(T), np.ones(T))
         store = store.added(np.arange(T), F[:, i])
         if i + 1 >= due:
-            best = selector.best()
-            fit = fit_em(store, selector.prior, best)
+            best = selector.best(store)
+            fit = fit_priors(store, selector.start(best), least_noise=selector.least_noise)
             selector, prior = selector.following(best, fit), fit.under(best)
             due = int(np.ceil(1.25 * (i + 1)))
     assert prior is not None
@@ -156,10 +172,10 @@ def errors_of_theta(prior: Prior, store: RowStore, Theta: Floats) -> float:
     """Return the sum of squared errors of all thetas and intercepts."""
     total = 0.0
     for block in task_blocks(store, np.arange(Theta.shape[1]), prior.coordinates):
-        theta = posterior_means(block, prior) @ prior.coordinates.matrix.T
-        theta += prior.theta
-        theta[:, :-1] -= Theta.T[block.slots]
-        total += float((theta**2).sum())
+        for slot, Z, y in zip(*block, strict=True):
+            theta = prior.coordinates.matrix @ normal_equations(Z, y, prior)[0] + prior.theta
+            theta[:-1] -= Theta.T[slot]
+            total += float(theta @ theta)
     return total
 
 
@@ -170,29 +186,29 @@ def isotropic(prior: DecomposedPrior) -> Prior:
 
 
 def test_tasks_with_nothing_in_common_get_no_preferred_direction() -> None:
-    """As many tasks as features: the prior that shrinks least is misled by a few directions."""
+    """As many tasks as features: a prior that shares is misled by a few directions."""
     chosen, errors = [], np.zeros(3)
     for seed in range(8):
         rng = np.random.default_rng(seed)
         Phi, Theta = rng.standard_normal((30, 24, 30)), rng.standard_normal((30, 30))
         y = np.einsum("tnd,dt->tn", Phi, Theta) + 0.1 * rng.standard_normal((30, 24))
         prior, selector, store = selected(Phi, y)
-        assert selector.prior is not None  # the one that shrinks least
-        chosen.append(selector.hyperparameters.shrinkage_pseudo_tasks)
-        if chosen[-1] == SHRINKAGES[-1]:
+        assert selector.priors is not None
+        chosen.append(selector.hyperparameters.shared)
+        if not chosen[-1]:
             assert prior.spectrum[0] < 1.01 * prior.spectrum[-1]
-        each = prior, isotropic(prior), selector.prior
+        each = prior, isotropic(prior), selector.priors.shared
         errors += [errors_of_theta(one, store, Theta) for one in each]
-    assert chosen.count(SHRINKAGES[-1]) >= 7
+    assert chosen.count(False) >= 7
     assert errors[0] < 1.02 * errors[1]
-    assert errors[2] > 1.15 * errors[1]
+    assert errors[2] > 1.02 * errors[1]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_tasks_with_a_common_basis_get_a_prior_of_its_rank(seed: int) -> None:
     Phi, y, Theta = drawn(d=30, T=30, n=15, noise=0.1, seed=seed)
     prior, selector, store = selected(Phi, y)
-    assert selector.hyperparameters.shrinkage_pseudo_tasks < SHRINKAGES[-1]
+    assert selector.hyperparameters.shared
     assert prior.rank == 2
     errors, worse = (errors_of_theta(one, store, Theta) for one in (prior, isotropic(prior)))
     assert errors < 0.1 * worse

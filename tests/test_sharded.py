@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from cobandits.errors import ClusterError, ConfigurationError, DataError, ModelFileError
 from cobandits.policies import Shared
-from cobandits.policies.shared import config
-from cobandits.policies.shared.empirical_bayes import Coordinates, Prior
-from cobandits.policies.shared.empirical_bayes.expectation import BlockRows
+from cobandits.policies.shared.empirical_bayes.fit import start_of
+from cobandits.policies.shared.empirical_bayes.rows import BlockRows, busiest_slots
 from cobandits.policies.shared.row_store import RowStore
 from cobandits.sharded import Head, Heads, LocalHeads, ProcessHeads, ShardedShared
 from cobandits.sharded.hashing import shards_of
@@ -55,7 +54,7 @@ def play(policies: Sequence[Shared | ShardedShared], asked: Sequence[Batch]) -> 
             policy.learn(tasks, arms, decided, rewards)
 
 
-# ---- EM over shards
+# ---- the likelihood over shards
 
 
 def rows(*, outlier: bool) -> tuple[NDArray[np.int64], Floats]:
@@ -79,35 +78,34 @@ def dealt(tasks: NDArray[np.int64], F: Floats, cuts: Sequence[int]) -> LocalHead
 
 @pytest.mark.parametrize("outlier", [False, True])
 @pytest.mark.parametrize("cuts", [(0, T), (0, 3, 4, T), (0, 12, 12, T)])
-def test_the_e_step_over_shards_is_that_of_one_place(outlier: bool, cuts: tuple[int, ...]) -> None:
+def test_sums_over_shards_are_those_of_one_place(outlier: bool, cuts: tuple[int, ...]) -> None:
     tasks, F = rows(outlier=outlier)
     store = RowStore.empty(n_tasks=T, dim=D).added(tasks, F).sorted()
-    prior = Prior.vague(store)
-    here = BlockRows.of(store, Coordinates.of(store))
-    there = ShardRows(dealt(tasks, F, cuts), prior)
-    assert (there.n_tasks, there.n_rows) == (here.n_tasks, here.n_rows)
-    for one, other in zip(here.e_step(prior), there.e_step(prior), strict=True):
-        expected, found = np.asarray(one), np.asarray(other)
-        np.testing.assert_allclose(found, expected, 1e-12, 1e-12 * np.abs(expected).max())
-    assert np.linalg.norm(here.mean_step(prior).mean - there.mean_step(prior).mean) <= 1e-12
-    np.testing.assert_allclose(there.feature_second_moment(), here.feature_second_moment(), 1e-12)
+    start = start_of(store, None)
+    coordinates, center = start.shared.coordinates, np.linspace(-1, 1, D + 1)
+    all_of = BlockRows.of(store, busiest_slots(store, D + 1), coordinates)
+    here, scale = all_of.without_outliers(center)
+    heads = dealt(tasks, F, cuts)
+    heads.each("take", [(coordinates,)] * len(heads))
+    there, scale_there = ShardRows(heads).without_outliers(center)
+    assert scale_there == pytest.approx(scale, rel=1e-12)
+    L, log_noise = np.random.default_rng(0).standard_normal((D + 1, 2)), np.log(0.3 * scale)
+    for ours, theirs in (
+        (here.likelihood(0.6, center), there.likelihood(0.6, center)),
+        (here.some().likelihood(0.6, center), there.some().likelihood(0.6, center)),
+    ):
+        assert theirs.n_rows == pytest.approx(ours.n_rows, rel=1e-12)
+        assert theirs.squares() == pytest.approx(ours.squares(), rel=1e-12)
+        every = zip(
+            (*ours.value(L, log_noise), *ours.information(L, log_noise)),
+            (*theirs.value(L, log_noise), *theirs.information(L, log_noise)),
+            strict=True,
+        )
+        for one, other in every:
+            expected, found = np.asarray(one), np.asarray(other)
+            np.testing.assert_allclose(found, expected, 1e-12, 1e-12 * np.abs(expected).max())
     if outlier:  # the bound by the median is in force
-        ratios = F[:, -1] ** 2
-        assert here.e_step(prior).reward_variance < 0.1 * ratios.mean()
-
-
-def test_the_number_of_iterations_does_not_depend_on_padding(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tasks, F = rows(outlier=False)
-    store = RowStore.empty(n_tasks=T, dim=D).added(tasks, F).sorted()
-    whole = BlockRows.of(store, Coordinates.of(store))
-    monkeypatch.setattr(config, "BLOCK_BYTES", 1)
-    apart = BlockRows.of(store, Coordinates.of(store))
-    assert len(whole.blocks) == 1
-    assert len(apart.blocks) == T
-    longest = D + 2  # rows per task that are equivalent to all
-    assert apart.n_rows == whole.n_rows == sum(min(1 + t % 9, longest) for t in range(T))
+        assert scale < 0.1 * all_of.squares(center).ratios.mean()
 
 
 @given(
@@ -146,14 +144,30 @@ class Spy:
         self._heads.close()
 
 
-def test_an_iteration_sends_a_covariance_and_brings_sums_back() -> None:
+def test_an_evaluation_sends_directions_and_brings_sums_back() -> None:
     spy = Spy(LocalHeads.start(2, {"dim": D, "explore": "never"}))
     policy = ShardedShared(dim=D, shards=spy, explore="never")
     play([policy], batches(40))
-    p, extra = D + 1, 700  # bytes of the pickles themselves
-    there, back = spy.sizes["e_sums"]
-    assert there <= 8 * (p * p + p + 2) + extra
-    assert back <= 8 * (p * p + 8) + extra
+    p, q, extra = D + 1, D, 700  # bytes of the pickles themselves
+    assert max(spy.sizes["value"]) <= 8 * (p * q + 2) + extra
+    assert spy.sizes["information"][1] <= 8 * (2 * p * p + p) + extra
+
+
+def test_what_leaves_a_shard_does_not_grow_with_its_tasks() -> None:
+    sizes = []
+    for n_tasks in (20, 200):
+        rng = np.random.default_rng(0)
+        spy = Spy(LocalHeads.start(2, {"dim": D}))
+        policy = ShardedShared(dim=D, shards=spy)
+        for _ in range(3):
+            arms = rng.standard_normal((n_tasks, 3, D))
+            decided = policy.decide(np.arange(n_tasks), arms, rng)
+            policy.learn(np.arange(n_tasks), arms, decided, rng.standard_normal(n_tasks))
+        asked = {"answer", "learn_rows"}  # by the caller's requests
+        sizes.append({name: back for name, (_, back) in spy.sizes.items() if name not in asked})
+    few, many = sizes
+    assert few.keys() == many.keys()
+    assert all(many[name] <= few[name] + 100 for name in few)  # counts have more digits
 
 
 # ---- the policy

@@ -409,7 +409,10 @@ def test_no_rewards_teach_nothing_and_no_requests_get_no_decisions() -> None:
         assert_holds(policy, before)
 
 
-def test_the_prior_is_learned_whenever_rewards_have_grown_by_a_quarter() -> None:
+def test_the_prior_is_learned_whenever_rewards_have_grown_by_a_quarter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(config, "SETTLED_SHARE", 0)
     policy, rng, learned = fresh(), np.random.default_rng(0), []
     for n in range(1, 31):
         arms, before = rng.standard_normal((1, K, D)), policy.prior
@@ -417,6 +420,21 @@ def test_the_prior_is_learned_whenever_rewards_have_grown_by_a_quarter() -> None
         if policy.prior is not before:
             learned.append(n)
     assert learned == [1, 2, 3, 4, 5, 7, 9, 12, 15, 19, 24, 30]
+
+
+def test_once_it_is_settled_the_prior_is_learned_whenever_rewards_have_doubled() -> None:
+    policy, counts = Shared(dim=20, n_tasks=20), []
+    for now in RELATED.rounds(200, seed=0):
+        before = policy.prior
+        decisions = policy.decide(now.tasks, now.arms, np.random.default_rng(0))
+        y = now.rewards[now.tasks, decisions.chosen]
+        policy.learn(now.tasks, now.arms, decisions, y)
+        if policy.prior is not before:
+            counts.append(policy.rewards)
+    growth = np.divide(counts[1:], counts[:-1])
+    assert growth[-1] == pytest.approx(2, abs=0.05)
+    assert len(counts) < 20
+    assert growth[5:8].max() < 1.4  # while it is being found
 
 
 def test_the_estimate_holds_the_thetas_of_the_last_refit() -> None:

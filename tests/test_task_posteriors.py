@@ -19,11 +19,10 @@ from cobandits.policies.shared import posteriors as posteriors_module
 from cobandits.policies.shared.empirical_bayes import (
     Coordinates,
     DecomposedPrior,
-    Hyperparameters,
     Prior,
-    fit_em,
 )
 from cobandits.policies.shared.posteriors import TaskPosteriors
+from tests.multitask import SHARED, fitted
 from tests.posteriors import (
     DIM,
     N_TASKS,
@@ -161,7 +160,7 @@ def test_few_directions_are_enough_where_tasks_share_a_basis(
     """Four of 21 directions hold the two that tasks share."""
     tasks, F, Theta = related_tasks()
     store = stored(tasks, F, 60)
-    prior = DecomposedPrior.of(fit_em(store, None, Hyperparameters()).prior)
+    prior = DecomposedPrior.of(fitted(store, 3, least_noise=0.0).under(SHARED))
     full = TaskPosteriors.of(store, prior)
     monkeypatch.setattr(config, "POSTERIOR_BYTES", 1)
     few = TaskPosteriors.of(store, prior)
@@ -247,11 +246,8 @@ def autoregressive(
     Phi = rng.standard_normal((len(tasks), d)) @ root.T
     y = np.einsum("nd,nd->n", Phi, Theta[tasks]) + 0.1 * rng.standard_normal(len(tasks))
     F = np.column_stack([Phi, np.ones(len(tasks)), y])
-    store, prior = stored(tasks, F, n_tasks), None
-    for _ in range(3):
-        prior = fit_em(store, prior, Hyperparameters()).prior
-    assert prior is not None
-    return DecomposedPrior.of(prior), tasks, F
+    fit = fitted(stored(tasks, F, n_tasks), 3, least_noise=0.0)
+    return DecomposedPrior.of(fit.under(SHARED)), tasks, F
 
 
 @pytest.mark.parametrize("n", [12, 60])

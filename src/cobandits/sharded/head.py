@@ -11,67 +11,46 @@ from numpy.typing import NDArray
 from cobandits.errors import ConfigurationError
 from cobandits.policies.shared import Shared, Snapshot
 from cobandits.policies.shared.empirical_bayes import (
+    Coordinates,
     DecomposedPrior,
-    EMFit,
     Hyperparameters,
-    Prior,
+    HyperparameterSelector,
+    PriorFit,
 )
-from cobandits.policies.shared.empirical_bayes.em import EMStatistics
-from cobandits.policies.shared.empirical_bayes.expectation import BlockRows, ESums, e_sums
-from cobandits.policies.shared.empirical_bayes.mean import information
+from cobandits.policies.shared.empirical_bayes.fitted import FittedPriors
+from cobandits.policies.shared.empirical_bayes.likelihood import Information, MarginalLikelihood
+from cobandits.policies.shared.empirical_bayes.rows import BlockRows, TaskSquares, busiest_slots
 from cobandits.policies.shared.policy import with_intercept
 from cobandits.policies.shared.state import Refit, State
 from cobandits.policies.shared.transitions import stored, under
 
-__all__ = ["Counts", "Head", "Moments", "Offer", "Published"]
+__all__ = ["Head", "Offer", "Published", "Spread"]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
-class Moments(NamedTuple):
-    """What changes of a prior in an iteration: all that a shard is sent for its E-step."""
-
-    covariance: Doubles  # (p, p)
-    mean: Doubles  # (p,)
-    offset: float
-    noise: float
-
-    @classmethod
-    def of(cls, prior: Prior) -> Moments:
-        """Return the moments of a prior."""
-        return cls(prior.covariance, prior.mean, prior.offset, prior.noise)
-
-    def under(self, prior: Prior) -> Prior:
-        """Return the prior with these moments."""
-        return replace(prior, **self._asdict())
-
-
 class Offer(NamedTuple):
     """What a shard says before a prior is learned."""
 
     products: Doubles  # (d + 2, d + 2), of its rows
-    errors: Doubles | None  # of the candidates of each hyperparameter; None without predictions
+    selector: HyperparameterSelector  # without thetas
 
 
-class Counts(NamedTuple):
-    """How much a shard adds to the E-step; counts of several shards are added."""
+class Spread(NamedTuple):
+    """How large the rewards of a shard's tasks are."""
 
     n_tasks: int
-    n_rows: int
-    n_learned: float
-    feature_products: Doubles  # (p, p)
+    largest: float  # mean square of a task
 
 
 class Published(NamedTuple):
-    """A prior that was learned from all shards."""
+    """Priors that were learned from all shards, and which of them is to be used."""
 
-    fitted: Moments  # before hyperparameters were selected; the next fit starts from it
-    statistics: EMStatistics
+    priors: FittedPriors
     hyperparameters: Hyperparameters
-    moments: Moments  # the prior that decides
-    feature_second_moment: Doubles  # (p, p)
+    noise_share: float  # of the next fit
 
 
 class _Stage(NamedTuple):
@@ -97,19 +76,20 @@ class Head(Shared):
                 f"{setting['on_change']!r}"
             )
         super().__init__(**setting)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was computed aside."""
         self._stage: _Stage | None = None
-        self._rows = BlockRows([], 0, 0.0)
-        self._base: Prior | None = None  # in the coordinates of the prior that is being learned
-        self._ratios: Doubles = np.zeros((2, 0))
+        self._slots: Codes = np.zeros(0, np.int64)  # that the prior is being learned from
+        self._rows = self._all_rows = BlockRows([])
+        self._squares = TaskSquares(np.zeros(0), np.zeros(0))
+        self._likelihood = MarginalLikelihood([], rho=1.0, center=np.zeros(0))
         self._found: Refit | None = None
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         if len(tasks):
             self._observe(*self._state.tasks.number(tasks), with_intercept(rows, rewards))
-
-    def fitted_prior(self) -> Prior | None:
-        """Return the prior that the next fit starts from, None before the first."""
-        return self._state.selector.prior
 
     def published_prior(self) -> DecomposedPrior | None:
         """Return the prior that decides, None before the first reward."""
@@ -127,53 +107,60 @@ class Head(Shared):
             numbered = self._state.tasks.number(tasks)
             snapshot = self._state.snapshot(*numbered, with_intercept(rows, rewards))
             self._stage = _Stage(snapshot, stored(snapshot))
-        selector = self._stage.state.selector
-        errors = selector.errors if len(selector.thetas) else None
-        return Offer(self._stage.state.store.products(), errors)
+        state = self._stage.state
+        return Offer(state.store.products(), state.selector.without_thetas)
 
-    def take(self, base: Prior) -> Counts:
-        """Take the prior from which learning starts; return how many rows it is learned from."""
-        store, p = self._staged.state.store, base.coordinates.dim
-        self._base, self._rows = base, BlockRows.of(store, base.coordinates)
-        rows = self._rows
-        products = rows.feature_products() if rows.blocks else np.zeros((p, p))
-        return Counts(rows.n_tasks, rows.n_rows, rows.n_learned, products)
+    def take(self, coordinates: Coordinates) -> None:
+        """Take the coordinates in which a prior is learned."""
+        store = self._staged.state.store
+        self._slots = busiest_slots(store, coordinates.dim)
+        self._rows = self._all_rows = BlockRows.of(store, self._slots, coordinates)
 
-    def e_sums(self, moments: Moments) -> ESums:
-        """Return the sums of the E-step over the tasks here."""
-        assert self._base is not None
-        sums, self._ratios = e_sums(self._rows.blocks, moments.under(self._base))
-        return sums
+    def spread(self, center: Doubles) -> Spread:
+        """Return how large the rewards of the tasks here are, without a mean."""
+        self._squares = self._all_rows.squares(center)
+        return Spread(len(self._slots), float(self._squares.ratios.max(initial=0.0)))
 
-    def ratios_below(self, which: int, cuts: Doubles) -> Codes:
-        """Return how many of the last E-step's ratios are below each cut: medians by counting."""
-        return np.searchsorted(np.sort(self._ratios[which]), cuts, side="left")
+    def ratios_below(self, cuts: Doubles) -> Codes:
+        """Return how many tasks have a mean square below each cut: medians by counting."""
+        return np.searchsorted(np.sort(self._squares.ratios), cuts, side="left")
 
-    def information(self, moments: Moments) -> tuple[Doubles, Doubles]:
-        """Return what the rows here say of a mean in common."""
-        assert self._base is not None
-        return information(self._rows.blocks, moments.under(self._base))
+    def lighten(self, most: float) -> tuple[float, float]:
+        """Give tasks less weight whose mean square is larger; return sums of squares and rows."""
+        self._rows, squares, counts = self._all_rows.lightened(self._squares, most)
+        return squares, counts
 
-    def prepare(self, published: Published) -> None:
-        """Learn every posterior under the published prior, aside."""
-        assert self._base is not None
-        snapshot, state = self._staged
-        base = replace(self._base, feature_second_moment=published.feature_second_moment)
-        fitted, chosen = published.fitted.under(base), published.hyperparameters
-        selector = state.selector
-        if self._rows.blocks:
-            selector = selector.following(chosen, EMFit(fitted, published.statistics, self._rows))
-        else:
-            selector = replace(selector, hyperparameters=chosen, prior=fitted)
-        prior = DecomposedPrior.of(published.moments.under(base))
-        self._found = under(snapshot, state, selector, prior)
+    def whiten(self, rho: float, center: Doubles, some: bool) -> tuple[float, float]:
+        """Take a ratio of isotropic variance to noise; return sums of rows and squares there."""
+        rows = self._rows.some() if some else self._rows
+        self._likelihood = rows.likelihood(rho, center)
+        return self._likelihood.n_rows, self._likelihood.squares()
+
+    def value(self, L: Doubles, log_noise: float) -> tuple[float, Doubles, float]:
+        """Return the part of the tasks here in the likelihood, and in its gradient."""
+        return self._likelihood.value(L, log_noise)
+
+    def information(self, L: Doubles, log_noise: float) -> Information:
+        """Return what the rewards here say about thetas."""
+        return self._likelihood.information(L, log_noise)
+
+    def prepare(self, published: Published) -> Doubles:
+        """Learn every posterior under the published prior, aside.
+
+        Returns by how much the fit moved predictions here, as sums over tasks, (2,).
+        """
+        (snapshot, state), best = self._staged, published.hyperparameters
+        fit = PriorFit.to(self._rows, self._slots, published.priors)
+        selector = state.selector.following(best, fit)
+        selector = replace(selector, noise_share=published.noise_share)
+        self._found = under(snapshot, state, selector, DecomposedPrior.of(fit.under(best)))
+        return fit.movement(best)
 
     def install_prepared(self) -> None:
         """Decide by the published prior from now on."""
         assert self._found is not None
         self.install(self._found)
-        self._stage = self._base = self._found = None
-        self._rows, self._ratios = BlockRows([], 0, 0.0), np.zeros((2, 0))
+        self._forget()
 
     @property
     def _staged(self) -> _Stage:

@@ -16,7 +16,7 @@ from cobandits.fast_checks import are_at_most
 from cobandits.files import write_whole
 from cobandits.policies import Policy
 from cobandits.policies.gaussian import TOO_LARGE
-from cobandits.policies.shared import Explanation, config
+from cobandits.policies.shared import Explanation
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.exploration import Explore
 from cobandits.policies.task_index import as_labels
@@ -38,9 +38,10 @@ class ShardedShared(Policy):
     """:class:`~cobandits.policies.Shared` with its tasks dealt to several shards.
 
     Every task belongs to one shard, by a hash of its number or label. Decisions and rewards go
-    there. Whenever the rewards of all shards have grown by a quarter, the prior is learned from
-    sums over all of them, and published. Each shard has as much memory and time as one ``Shared``,
-    so memory, decisions per second and the tasks that a prior is learned from grow with the shards.
+    there. Whenever the rewards of all shards have grown by a quarter, or have doubled once the
+    prior is settled, it is learned from sums over all of them, and published. Each shard has as
+    much memory and time as one ``Shared``, so memory, decisions per second and the tasks that a
+    prior is learned from grow with the shards.
 
     Differences from ``Shared``: a shard that finds that its tasks have changed says so in
     :attr:`changes`, and learning goes on. Probabilities are computed with each decision. How sure
@@ -159,22 +160,25 @@ class ShardedShared(Policy):
         parts = self._dealt(tasks, given)
         following = self._rewards + len(tasks)
         if self.refit_due(len(tasks)):
-            self._refit([part or _none_of(given) for part in parts])
-            self._due = int(np.ceil(following * config.REFIT_GROWTH))
+            growth = self._refit([part or _none_of(given) for part in parts])
+            self._due = int(np.ceil(following * growth))
         else:
             if not (are_at_most(rows, self._largest) and are_at_most(rewards, self._largest)):
                 raise DataError(TOO_LARGE)  # before any shard has learned
             self._heads.each("learn_rows", parts)
         self._rewards = following
 
-    def _refit(self, parts: list[tuple[Any, ...]]) -> None:
-        """Learn the prior from all rewards, these too; shards change only when all are ready."""
+    def _refit(self, parts: list[tuple[Any, ...]]) -> float:
+        """Learn the prior from all rewards, these too; shards change only when all are ready.
+
+        Returns the growth of the number of rewards until the next refit, as a factor.
+        """
         offers: list[Offer] = self._heads.each("stage", parts)
-        start = call(self._heads, "fitted_prior")[0]
-        prior = learn_prior(self._heads, offers, start)
+        learned = learn_prior(self._heads, offers)
         call(self._heads, "install_prepared")
-        self._prior = prior
+        self._prior = learned.prior
         self._largest = min(call(self._heads, "largest_value"))
+        return learned.growth
 
     # ---- Decisions
 

@@ -10,24 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.shared import config
-from cobandits.policies.shared.empirical_bayes import (
-    Coordinates,
-    DecomposedPrior,
-    Hyperparameters,
-    Prior,
-)
-from cobandits.policies.shared.empirical_bayes.em import EMStatistics, prior_of, settled
-from cobandits.policies.shared.empirical_bayes.expectation import (
-    ESums,
-    e_statistics,
-    shrunken_moment,
-)
-from cobandits.policies.shared.empirical_bayes.mean import with_mean
-from cobandits.policies.shared.empirical_bayes.selection import best_of
-from cobandits.sharded.head import Counts, Moments, Offer, Published
+from cobandits.policies.shared.empirical_bayes import DecomposedPrior
+from cobandits.policies.shared.empirical_bayes.fit import fit_both, start_of
+from cobandits.policies.shared.empirical_bayes.fitted import FittedPriors
+from cobandits.policies.shared.empirical_bayes.likelihood import Information
+from cobandits.sharded.head import Offer, Published, Spread
 from cobandits.sharded.heads import Heads
 
-__all__ = ["ShardRows", "call", "learn_prior", "median_by_counting"]
+__all__ = ["LearnedPrior", "ShardRows", "call", "learn_prior", "median_by_counting"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -50,71 +40,88 @@ class Summed(NamedTuple):
         return self.total
 
 
-class ShardRows:
-    """The rows of all shards, as EM asks for them: a call of every shard for each sum."""
+class ShardLikelihood:
+    """The marginal likelihood of the rewards of all shards: a call of each for every sum."""
 
-    def __init__(self, heads: Heads, base: Prior) -> None:
+    def __init__(self, heads: Heads, rho: float, center: Doubles, *, some: bool) -> None:
         self._heads = heads
-        found: list[Counts] = call(heads, "take", base)
-        self.n_tasks = sum(one.n_tasks for one in found)
-        self.n_rows = sum(one.n_rows for one in found)
-        self.n_own = max(one.n_rows for one in found)
-        self._n_learned = sum(one.n_learned for one in found)
-        self._products = sum(one.feature_products for one in found)
+        self.n_rows: float
+        self._squares: float
+        self.n_rows, self._squares = _added(call(heads, "whiten", rho, center, some))
 
-    def e_step(self, prior: Prior) -> EMStatistics:
-        """Return the statistics of all posteriors."""
-        sums = ESums(*_added(call(self._heads, "e_sums", Moments.of(prior))))
-        return e_statistics(sums, prior, self._robust)
+    def value(self, L: Doubles, log_noise: float) -> tuple[float, Doubles, float]:
+        """Return ``-log p`` but for a constant, its gradient in L, (p, q), and in the log noise."""
+        value, gradient, in_noise = _added(call(self._heads, "value", L, log_noise))
+        return value, gradient, in_noise
 
-    def mean_step(self, prior: Prior) -> Prior:
-        """Return the prior with the mean that has most evidence."""
+    def information(self, L: Doubles, log_noise: float) -> Information:
+        """Return what the rewards say about thetas under L and the noise."""
+        return Information(*_added(call(self._heads, "information", L, log_noise)))
 
-        def summed() -> tuple[Doubles, Doubles]:
-            G, g = _added(call(self._heads, "information", Moments.of(prior)))
-            return G, g
+    def squares(self) -> float:
+        """Return the sum of ``|x_t|^2``."""
+        return self._squares
 
-        return with_mean(prior, self.n_tasks, summed)
 
-    def feature_second_moment(self) -> Doubles:
-        """Return the second moment of the features, (p, p)."""
-        return shrunken_moment(np.asarray(self._products), self._n_learned)
+class ShardRows:
+    """The rows of all shards, as a fit asks for them.
 
-    def _robust(self, which: int, mean: float) -> float:
-        """Return the mean ratio, at most a multiple of the median; one count tells which."""
+    A shard whitens its rows for one likelihood at a time, the last that was asked for.
+    """
+
+    def __init__(self, heads: Heads, *, some: bool = False) -> None:
+        self._heads, self._some = heads, some
+
+    def some(self) -> ShardRows:
+        """Return the rows of the first tasks of each shard."""
+        return ShardRows(self._heads, some=True)
+
+    def likelihood(self, rho: float, center: Doubles) -> ShardLikelihood:
+        """Return the likelihood at a ratio of isotropic variance to noise, and a mean, (p,)."""
+        return ShardLikelihood(self._heads, rho, center, some=self._some)
+
+    def without_outliers(self, center: Doubles) -> tuple[ShardRows, float]:
+        """Have shards give tasks with outliers less weight; return the rewards' variance too.
+
+        A task has outliers if its mean square is far above the median. One count tells whether
+        any has; only then the median is searched for.
+        """
+        found: list[Spread] = call(self._heads, "spread", center)
+        n_tasks, largest = sum(one.n_tasks for one in found), max(one.largest for one in found)
 
         def below(cuts: Doubles) -> Codes:
-            counts = call(self._heads, "ratios_below", which, cuts)
-            return np.asarray(np.sum(counts, axis=0))
+            return np.asarray(np.sum(call(self._heads, "ratios_below", cuts), axis=0))
 
-        (fewer,) = below(np.array([mean / config.OUTLIER_RATIO])).tolist()
-        if 2 * fewer < self.n_tasks:
-            return mean
-        return min(mean, config.OUTLIER_RATIO * median_by_counting(below, self.n_tasks)) or mean
+        most = np.inf
+        if 2 * below(np.array([largest / config.OUTLIER_RATIO]))[0] >= n_tasks:
+            most = config.OUTLIER_RATIO * median_by_counting(below, n_tasks)
+        squares, counts = _added(call(self._heads, "lighten", most))
+        return self, squares / counts or 1.0
 
 
-def learn_prior(heads: Heads, offers: Sequence[Offer], start: Prior | None) -> DecomposedPrior:
+class LearnedPrior(NamedTuple):
+    """The prior that shards are prepared to decide by."""
+
+    prior: DecomposedPrior
+    growth: float  # of the number of rewards until the next refit, as a factor
+
+
+def learn_prior(heads: Heads, offers: Sequence[Offer]) -> LearnedPrior:
     """Learn the prior of all tasks and have every shard prepare it.
 
-    Shards must have staged the rows. Returns the prior that they will decide by.
+    Shards must have staged the rows.
     """
     rows = Summed(np.sum([offer.products for offer in offers], axis=0))
-    coordinates = Coordinates.of(rows)
-    base = Prior.vague(rows) if start is None else start.in_coordinates(coordinates)
-    known = [offer.errors for offer in offers if offer.errors is not None]
-    best = best_of(np.sum(known, axis=0)) if known else Hyperparameters()
-    over = ShardRows(heads, base)
-    fitted, statistics = prior_of(over, base, best)
-    prior = settled(over, fitted, statistics, best)
-    published = Published(
-        fitted=Moments.of(fitted),
-        statistics=statistics,
-        hyperparameters=best,
-        moments=Moments.of(prior),
-        feature_second_moment=fitted.feature_second_moment,
-    )
-    call(heads, "prepare", published)
-    return DecomposedPrior.of(prior)
+    selector = offers[0].selector.joined([offer.selector for offer in offers[1:]])
+    best = selector.best(rows)
+    start = start_of(rows, selector.start(best))
+    call(heads, "take", start.shared.coordinates)
+    shared, alone = fit_both(ShardRows(heads), start, least_noise=selector.least_noise)
+    priors = FittedPriors(shared=shared.prior, alone=alone.prior)
+    movement = call(heads, "prepare", Published(priors, best, selector.next_share))
+    settled = priors.shared.is_settled(np.sum(movement, axis=0))
+    growth = config.SETTLED_GROWTH if settled else config.REFIT_GROWTH
+    return LearnedPrior(DecomposedPrior.of(priors.under(best)), growth)
 
 
 def median_by_counting(below: Callable[[Doubles], Codes], n: int) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from cobandits.archives import Archive, Arrays, File, Header
 from cobandits.estimate import Estimate, Status
 from cobandits.labels import decoded_label, encoded_label
-from cobandits.policies.shared import version_2
+from cobandits.policies.shared import version_2, version_3
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior, HyperparameterSelector
 from cobandits.policies.shared.pending import Pending
@@ -29,7 +29,15 @@ __all__ = ["load", "save"]
 
 Made = TypeVar("Made")
 
-_FILE = Archive(holds="shared-policy", version=3, advice=ADVICE, upgrades={2: version_2.upgraded})
+_FILE = Archive(
+    holds="shared-policy",
+    version=4,
+    advice=ADVICE,
+    upgrades={
+        2: lambda header, arrays: version_3.upgraded(*version_2.upgraded(header, arrays)),
+        3: version_3.upgraded,
+    },
+)
 _KEPT = "before."  # prefix of the arrays of the state from before a change
 
 

@@ -10,11 +10,24 @@ from __future__ import annotations
 
 # ---- When things happen: policy.py, state.py
 
-REFIT_GROWTH = 1.25
+REFIT_GROWTH, SETTLED_GROWTH = 1.25, 2.0
 """Growth of the number of rewards since the last refit, as a factor, at which one is due.
 
-Refits then cost a constant share of all work, however long a policy runs. A smaller value lowers
-regret while the subspace is still being found (rounds 10 to 50 of synthetic 1) and takes more time.
+The second where the last refit hardly moved predictions. Refits then cost a constant share of all
+work, however long a policy runs. A smaller first value lowers regret while the subspace is still
+being found (rounds 10 to 50 of synthetic 1) and takes more time.
+"""
+
+SETTLED_SHARE = 1e-3
+"""Mean square by which a refit moves predictions, over their own, below which the prior is settled.
+
+Moves how often the prior is learned once it is good, and so the time of long plays. Judgement.
+"""
+
+RELEARN_GROWTH = 1.25
+"""Growth of a task's rewards, as a factor, at which its theta is learned in all directions again.
+
+Moves the regret of tasks that leave what is shared, and the time per reward. Judgement.
 """
 
 EXTRA_REWARDS = 4
@@ -110,22 +123,85 @@ NARROW_QUANTILE = 4
 NARROWEST_VARIANCE = 1e-12
 """Least variance of a direction, as a share of the widest: roots can be inverted."""
 
-# ---- Expectation and maximisation: empirical_bayes/em.py
+# ---- Low rank plus isotropic: empirical_bayes/factors.py, fit.py
+
+MOST_COLUMNS = 12
+"""The most directions that tasks share, beyond an isotropic part.
+
+Fewer are taken where rewards do not ask for more. Moves the time of a refit. Judgement.
+"""
+
+COLUMN_PRECISION = 3.0
+"""Precision of the numbers of L, in units of p over the variance of the rewards.
+
+Larger values keep directions at 0 for longer. Moves regret while directions are being found (2 to
+8 were alike), and of tasks with much noise.
+"""
+
+NEW_COLUMN = 0.03
+"""Size of the numbers of a new column, in units of the variance of the rewards. Judgement."""
+
+FIT_STEPS, FIT_TOLERANCE = 15, 1e-5
+"""Steps of L-BFGS per refit, and the relative gain below which it stops earlier."""
+
+ALONE_STEPS, ALONE_TOLERANCE, ALONE_NUMBERS = 10, 0.1, 2e5
+"""Steps of MacKay's rule per refit for the prior without a preferred direction.
+
+At most so many, until the isotropic variance changes by less than a tenth; and numbers in the rows
+that they look at, since two variances need few. Moves the regret of unrelated tasks. Judgement.
+"""
+
+VARIANCE_STEP = 100.0
+"""Largest change of the isotropic variance in one refit, as a factor: MacKay's rule overshoots."""
+
+ISOTROPIC_STEPS, ISOTROPIC_TOLERANCE = 3, 0.4
+"""Steps of that rule per refit before directions are fitted, until its log changes by less.
+
+Moves how soon the parts that tasks have of their own are seen. Judgement.
+"""
+
+OWN_PSEUDO_TASKS = 0.3
+"""Tasks without shared directions that the isotropic variance counts besides the true ones.
+
+Larger values make tasks that leave the shared directions cheaper, and all others dearer.
+"""
+
+MOST_NOISE = 4.0
+"""Largest variance of the noise, over that of the rewards: more explains nothing."""
+
+LEAST_COLUMN = 1e-3
+"""Variance of a direction, over the widest, below which tasks are not said to share it.
+
+Columns of L below it are left out. Moves the time of a refit, and ``rank``. Judgement.
+"""
+
+LEAST_RHO = 1e-9
+"""Least isotropic variance, over that of the noise: less changes nothing."""
+
+FIT_NUMBERS = 2e6
+"""Numbers in the rows that a prior is learned from; beyond, only the busiest tasks count.
+
+16 MB of them. Moves the time of a refit, and regret where many tasks have much noise.
+"""
+
+NOISE_SHARE, NOISE_SHARES = 0.3, (0.1, 0.6)
+"""Least variance of the noise over the latest mean squared error: at first, and its bounds.
+
+Larger ones find directions later where there is no noise, smaller ones fit noise. Moves regret
+while directions are being found.
+"""
+
+RECENT_DISCOUNT = 0.1
+"""Weight of errors before the last refit in the latest mean squared error."""
 
 LEAST_NOISE = 1e-10
 """Least variance of the noise, over that of the rewards: less is lost in rounding."""
 
-LEAST_RESOLVED = 1e-12
-"""Least variance of the noise, over that of the thetas: less is lost in rounding."""
+OUTLIER_RATIO = 50.0
+"""Largest mean square of a task's rewards, in units of the median task's.
 
-LEAST_FREE_ROWS = 1e-3
-"""Least degrees of freedom that are left for the noise, as a share of the rows."""
-
-OUTLIER_RATIO = 10.0
-"""Largest mean over tasks, in units of their median: a few outliers do not set it."""
-
-NOISE_STEP = 10.0
-"""Largest change of the noise in one iteration, as a factor: MacKay's rule can overshoot."""
+Rows of tasks beyond it have less weight while a prior is learned: an outlier does not set it.
+"""
 
 MEAN_SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 """Candidates: variance of the mean of all thetas, in units of their covariance.
@@ -134,40 +210,10 @@ MEAN_SCALES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 the first decisions of a task, and regret wherever tasks have a mean in common. Judgement.
 """
 
-EM_ROWS, EM_FEWEST, EM_MOST = 150, 5, 40
-"""EM iterations per refit: 150 over the mean number of rows per task, but from 5 to 40.
-
-Few rows per task converge slowly and are cheap, many quickly. More iterations lower regret at many
-tasks of low rank (T = 100, r = 2) and take more time.
-"""
-
-EM_FINAL = 5
-"""EM iterations under the selected hyperparameters, so that covariance and noise suit them."""
-
-EM_WORK = 4e9
-"""Multiplications of all EM iterations of a refit; beyond, only the busiest tasks count."""
-
 BLOCK_BYTES = 2**23
 """Memory for the rows of one block of tasks, in bytes: about what a cache holds."""
 
 # ---- Hyperparameters: empirical_bayes/selection.py
-
-SHRINKAGE_PSEUDO_TASKS = (3.0, 12.0, 1e6)
-"""Candidates: the weight of an isotropic covariance in that of the prior, in tasks.
-
-3 shares as much as the data allow, a million makes every task a ridge regression of its own. Moves
-regret wherever tasks are few or unrelated.
-"""
-
-NOISE_SHARES = (0.0, 0.03, 0.3)
-"""Candidates: the least variance of the noise, over that of the rewards.
-
-Larger ones shrink thetas more. Moves regret while rewards are few, and makes intervals wide where
-the true noise is far less.
-"""
-
-OFFSETS = (False, True)
-"""Candidates: whether rewards have a mean in common that no feature explains."""
 
 AS_GOOD = 1.01
 """Errors, over the least ones, up to which a candidate counts as equally good.
@@ -175,6 +221,9 @@ AS_GOOD = 1.01
 Of these the one that shrinks most is taken; otherwise unrelated tasks would share by chance. Moves
 the regret of unrelated tasks.
 """
+
+OFFSET_REWARDS = 5
+"""Rewards from which on a mean beyond their deviation is an offset before anything is predicted."""
 
 CLEARLY_WORSE = 1.05
 """Errors without an offset, over those with one, above which an offset is used."""

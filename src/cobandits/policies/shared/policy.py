@@ -35,7 +35,8 @@ class Shared(Policy):
     """A Gaussian prior that is learned from all tasks, and a posterior per task under it.
 
     A task's theta is updated after every reward. The prior is learned again from all rewards
-    whenever their number has grown by a quarter. No rank, ridge or horizon is needed.
+    whenever their number has grown by a quarter, or has doubled once it is settled. No rank, ridge
+    or horizon is needed.
     A task without rewards is predicted by the mean that all tasks have in common, if they have one.
     Where tasks have nothing in common, the prior has no preferred direction, and each task is
     a ridge regression of its own. How much is shared is decided by the errors in predicting

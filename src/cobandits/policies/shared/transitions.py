@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import (
     DecomposedPrior,
     HyperparameterSelector,
-    fit_em,
+    fit_priors,
 )
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.posteriors import TaskPosteriors
@@ -71,7 +72,9 @@ def _compared(state: State, news: Pending) -> State:
     if posteriors is not None:
         n_active = int(np.count_nonzero(state.counts))
         detector = detector.after(news.tasks, news.squares, news.expected, n_active=n_active)
-    selector = state.selector.scored(store.slots[news.tasks], news.rows)
+    selector = state.selector.scored(
+        store.slots[news.tasks], news.rows, news.squares, news.expected
+    )
     following = replace(
         state,
         detector=detector,
@@ -189,18 +192,34 @@ def under(
     Every task's posterior is learned again under it.
     """
     with _sizes_named():
-        found = _under(state, snapshot.news, snapshot.n_new, selector, prior)
+        learned = Learned(selector, TaskPosteriors.of(state.store, prior), config.REFIT_GROWTH)
+        found = _following(state, snapshot.news, snapshot.n_new, learned)
     return Refit(found, snapshot.state.rewards, snapshot.origin)
 
 
 def _refitted(state: State, news: Pending, n_new: int) -> State:
     """Return the state with a prior learned from its rows; counts the last ``n_new`` of news."""
     state = _sorted(state)
-    best = state.selector.best()
     with _sizes_named():
-        fit = fit_em(state.store, state.selector.prior, best)
-        selector = state.selector.following(best, fit)
-        return _under(state, news, n_new, selector, DecomposedPrior.of(fit.under(best)))
+        return _following(state, news, n_new, _learned(state))
+
+
+class Learned(NamedTuple):
+    """What a refit learns from the rows of a state."""
+
+    selector: HyperparameterSelector
+    posteriors: TaskPosteriors
+    growth: float  # of the number of rewards until the next refit, as a factor
+
+
+def _learned(state: State) -> Learned:
+    """Learn the prior, and all posteriors under it, from the rows of a state."""
+    selector, store = state.selector, state.store
+    best = selector.best(store)
+    fit = fit_priors(store, selector.start(best), least_noise=selector.least_noise)
+    growth = config.SETTLED_GROWTH if fit.is_settled(best) else config.REFIT_GROWTH
+    posteriors = TaskPosteriors.of(store, DecomposedPrior.of(fit.under(best)))
+    return Learned(selector.following(best, fit), posteriors, growth)
 
 
 def _sorted(state: State) -> State:
@@ -220,17 +239,11 @@ def _sizes_named() -> Iterator[None]:
         ) from error
 
 
-def _under(
-    state: State,
-    news: Pending,
-    n_new: int,
-    selector: HyperparameterSelector,
-    prior: DecomposedPrior,
-) -> State:
-    """Return the state with every posterior under a prior; counts the last ``n_new`` of news."""
-    store, seen = state.store, state.seen + n_new
-    due = int(np.ceil(seen * config.REFIT_GROWTH))
-    posteriors = TaskPosteriors.of(store, prior)
+def _following(state: State, news: Pending, n_new: int, learned: Learned) -> State:
+    """Return the state with what was learned from it; counts the last ``n_new`` of news."""
+    (selector, posteriors, growth), store = learned, state.store
+    seen = state.seen + n_new
+    due = int(np.ceil(seen * growth))
     _learn_dropped(posteriors, state, store.dropped, news, n_new)
     following = replace(
         state,
@@ -267,7 +280,7 @@ def _relearn_grown(state: State, tasks: Codes) -> None:
     posteriors, store, counts = state.posteriors, state.store, state.counts
     if posteriors is None or not posteriors.is_reduced:
         return
-    enough = config.REFIT_GROWTH * state.full_counts[tasks] + config.EXTRA_REWARDS
+    enough = config.RELEARN_GROWTH * state.full_counts[tasks] + config.EXTRA_REWARDS
     grown = np.unique(tasks[counts[tasks] > enough])
     if len(grown):
         slots = np.sort(store.slots[grown])

@@ -10,19 +10,21 @@ rewards before these are learned.
 """
 
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock, task_blocks
-from cobandits.policies.shared.empirical_bayes.em import EMFit, Hyperparameters, fit_em
+from cobandits.policies.shared.empirical_bayes.fit import fit_priors
+from cobandits.policies.shared.empirical_bayes.fitted import Hyperparameters, PriorFit, Priors
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, DecomposedPrior, Prior
 from cobandits.policies.shared.empirical_bayes.selection import HyperparameterSelector, candidates
 
 __all__ = [
     "Coordinates",
     "DecomposedPrior",
-    "EMFit",
     "HyperparameterSelector",
     "Hyperparameters",
     "Prior",
+    "PriorFit",
+    "Priors",
     "TaskBlock",
     "candidates",
-    "fit_em",
+    "fit_priors",
     "task_blocks",
 ]

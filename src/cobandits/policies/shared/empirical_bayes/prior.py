@@ -142,7 +142,8 @@ class DecomposedPrior(Prior):
     def rank(self) -> int:
         """How many directions tasks share: those that are far wider than the narrow ones."""
         narrow = self.variances[len(self.covariance) // config.NARROW_QUANTILE]
-        return int((self.variances > config.DISTINCT_RATIO * narrow).sum())
+        least = max(config.DISTINCT_RATIO * narrow, config.LEAST_COLUMN * self.variances[-1])
+        return int((self.variances > least).sum())
 
     @cached_property
     def to_directions(self) -> Doubles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,26 +11,18 @@ from numpy.typing import NDArray
 from cobandits.archives import Header
 from cobandits.fast_checks import add_errors, are_codes
 from cobandits.policies.shared import config
-from cobandits.policies.shared.empirical_bayes.em import (
-    EMFit,
-    Hyperparameters,
-    m_step,
-    posterior_means,
-)
-from cobandits.policies.shared.empirical_bayes.prior import Prior
+from cobandits.policies.shared.empirical_bayes.fit import first_hyperparameters
+from cobandits.policies.shared.empirical_bayes.fitted import Hyperparameters, PriorFit, Priors
+from cobandits.policies.shared.empirical_bayes.prior import Prior, Products
 from cobandits.policies.shared.reader import Part, Reader, refused
 
-__all__ = ["HyperparameterSelector", "best_of", "candidates"]
+__all__ = ["HyperparameterSelector", "candidates"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-# Where the errors of the next hyperparameter begin.
-_CUTS = (
-    len(config.SHRINKAGE_PSEUDO_TASKS),
-    len(config.SHRINKAGE_PSEUDO_TASKS) + len(config.NOISE_SHARES),
-)
-_N_ERRORS = _CUTS[1] + len(config.OFFSETS)
+_CHOICES = (False, True)  # of both hyperparameters
+_N_ERRORS = 2 * len(_CHOICES)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,98 +30,162 @@ class HyperparameterSelector:
     """Progressive validation of candidates: each predicts rewards before they are learned.
 
     From one refit to the next, every candidate predicts with the thetas that it would have learned.
-    Hyperparameters are selected one at a time: each value is tried with the others as they are.
+    Hyperparameters are selected one at a time: each value is tried with the other as it is.
+
+    The same errors bound the noise of the next fit. The bound is a share of the mean squared error
+    of the prior that shares. The share grows where errors are larger than the policy expects, as
+    where directions fit noise, and falls where they are smaller.
     """
 
     hyperparameters: Hyperparameters = field(default_factory=Hyperparameters)
-    prior: Prior | None = None  # of the last fit, which shrinks least
+    priors: Priors | None = None  # of the last fit
     errors: Doubles = field(default_factory=lambda: np.zeros(_N_ERRORS))  # sums of squares
     places: Codes = field(default_factory=lambda: np.zeros(0, np.int64))  # by slot, -1 for none
     thetas: Doubles = field(default_factory=lambda: np.zeros((0, 0, 0)))  # (place, candidate, d+1)
+    noise_share: float = config.NOISE_SHARE
+    recent: Doubles = field(default_factory=lambda: np.zeros(4))  # see scored
 
-    def scored(self, slots: Codes, rows: Doubles) -> HyperparameterSelector:
-        """Return the selector with the errors of new rows ``[phi, 1, y]``, (m, d + 2), added."""
-        if not len(self.thetas):
+    def scored(
+        self, slots: Codes, rows: Doubles, squares: Doubles, expected: Doubles
+    ) -> HyperparameterSelector:
+        """Return the selector with the errors of new rows ``[phi, 1, y]``, (m, d + 2), added.
+
+        ``squares``, (m,), are the squared errors that the policy made, ``expected``, (m,), those
+        that it expected.
+        """
+        if self.priors is None:
             return self
         if are_codes(slots, len(self.places)):
             places = self.places[slots]
         else:
             known = (slots >= 0) & (slots < len(self.places))
-            places = np.where(known, self.places[np.where(known, slots, 0)], -1)
+            places = np.full(len(slots), -1)
+            places[known] = self.places[slots[known]]
         errors = np.zeros(self.thetas.shape[1])
         add_errors(errors, self.thetas, places, rows)
-        return replace(self, errors=self.errors + errors[_numbers(self.hyperparameters)])
+        errors = errors[_numbers(self.hyperparameters)]
+        recent = [np.count_nonzero(places >= 0), errors[1], squares.sum(), expected.sum()]
+        return replace(self, errors=self.errors + errors, recent=self.recent + recent)
 
-    def best(self) -> Hyperparameters:
-        """Return the hyperparameters with the least errors so far."""
-        return best_of(self.errors) if len(self.thetas) else self.hyperparameters
+    def best(self, rows: Products) -> Hyperparameters:
+        """Return the hyperparameters with the least errors so far, for all rows."""
+        if self.priors is None:
+            return first_hyperparameters(rows)
+        if not self.errors.any():  # nothing was predicted yet
+            return self.hyperparameters
+        alone, shared, without, offset = self.errors
+        return Hyperparameters(
+            shared=bool(alone > config.AS_GOOD * shared),
+            offset=bool(without > config.CLEARLY_WORSE * offset),
+        )
 
-    def following(self, hyperparameters: Hyperparameters, fit: EMFit) -> HyperparameterSelector:
+    def start(self, hyperparameters: Hyperparameters) -> Priors | None:
+        """Return the priors that the next fit starts from, None where it starts afresh.
+
+        What was learned with another offset explains the mean of all rewards by thetas, or not.
+        """
+        return self.priors if hyperparameters.offset == self.hyperparameters.offset else None
+
+    @property
+    def least_noise(self) -> float | None:
+        """The least variance of the noise in the next fit, None where nothing was predicted."""
+        count, errors = self.recent[:2]
+        return float(self.next_share * errors / count) if count > 0 else None
+
+    @property
+    def next_share(self) -> float:
+        """The share of errors that bounds the noise, as it is from the next fit on."""
+        squares, expected = self.recent[2:]
+        if not (self.hyperparameters.shared and expected > 0):
+            return self.noise_share
+        return float(np.clip(self.noise_share * squares / expected, *config.NOISE_SHARES))
+
+    def following(self, hyperparameters: Hyperparameters, fit: PriorFit) -> HyperparameterSelector:
         """Return the selector after a refit: candidates predict with thetas of the new fit."""
         comparable = hyperparameters.offset == self.hyperparameters.offset
-        slots = np.concatenate([block.slots for block in fit.blocks])
-        places = np.full(slots.max() + 1, -1)
-        places[slots] = np.arange(len(slots))
-        thetas = [_thetas(fit, candidate) for candidate in candidates(hyperparameters)]
+        places = np.full(fit.slots.max(initial=-1) + 1, -1)
+        places[fit.slots] = np.arange(len(fit.slots))
+        thetas = [fit.thetas(candidate) for candidate in candidates(hyperparameters)]
         return HyperparameterSelector(
             hyperparameters=hyperparameters,
-            prior=fit.prior,
+            priors=fit.following(hyperparameters),
             errors=config.ERROR_DISCOUNT * self.errors if comparable else np.zeros(_N_ERRORS),
             places=places,
             thetas=np.stack(thetas, axis=1),
+            noise_share=self.next_share,
+            recent=config.RECENT_DISCOUNT * self.recent if comparable else np.zeros(4),
         )
 
+    def joined(self, others: Sequence[HyperparameterSelector]) -> HyperparameterSelector:
+        """Return what this and the selectors of other shards say together; thetas stay there."""
+        all_of = (self, *others)
+        return replace(
+            self.without_thetas,
+            errors=np.sum([one.errors for one in all_of], axis=0),
+            recent=np.sum([one.recent for one in all_of], axis=0),
+        )
+
+    @property
+    def without_thetas(self) -> HyperparameterSelector:
+        """The selector without anything of a single task."""
+        return replace(self, places=np.zeros(0, np.int64), thetas=np.zeros((0, 0, 0)))
+
     def saved(self) -> Part:
-        """Return what a checkpoint holds of it; of the prior, what differs from the one in use."""
-        arrays = {"errors": self.errors, "thetas": self.thetas, "places": self.places}
-        numbers: Header = {"hyperparameters": self.hyperparameters._asdict()}
-        if self.prior is not None:
-            arrays |= {"covariance": self.prior.covariance, "mean": self.prior.mean}
-            numbers |= {"offset": self.prior.offset, "noise": self.prior.noise}
+        """Return what a checkpoint holds of it; of priors, what differs from the one in use."""
+        arrays = {name: getattr(self, name) for name in ("errors", "thetas", "places", "recent")}
+        numbers: Header = {
+            "hyperparameters": self.hyperparameters._asdict(),
+            "noise_share": self.noise_share,
+        }
+        if self.priors is not None:
+            shared, alone = self.priors
+            arrays |= {"covariance": shared.covariance, "mean": shared.mean}
+            arrays |= {"alone_mean": alone.mean}
+            numbers |= {"offset": shared.offset, "noise": shared.noise}
+            numbers |= {"alone_offset": alone.offset, "alone_noise": alone.noise}
+            numbers |= {"alone_variance": float(alone.covariance[0, 0])}
         return Part(numbers, arrays)
 
     @classmethod
     def read(cls, reader: Reader, *, prior: Prior | None, n_slots: int) -> HyperparameterSelector:
         """Read what :meth:`saved` returned; ``prior`` is the one in use, if there is one yet."""
         known = reader.plain("hyperparameters")
-        hyperparameters = Hyperparameters(
-            shrinkage_pseudo_tasks=float(known["shrinkage_pseudo_tasks"]),
-            noise_share=float(known["noise_share"]),
-            offset=bool(known["offset"]),
-        )
-        if not np.isfinite(hyperparameters).all():
-            raise refused(f"{hyperparameters} as selector.hyperparameters")
         selector = cls(
-            hyperparameters=hyperparameters, errors=reader.doubles("errors", (_N_ERRORS,))
+            hyperparameters=Hyperparameters(bool(known["shared"]), bool(known["offset"])),
+            errors=reader.doubles("errors", (_N_ERRORS,)),
+            noise_share=reader.variance("noise_share"),
+            recent=reader.doubles("recent", (4,)),
         )
         if prior is None:
             return selector
         places = reader.codes("places", (None,), least=-1)
         width = len(prior.coordinates.matrix)
-        thetas = reader.doubles("thetas", (None, len(candidates(hyperparameters)), width))
+        n_candidates = len(candidates(selector.hyperparameters))
+        thetas = reader.doubles("thetas", (None, n_candidates, width))
         if not np.array_equal(np.sort(places[places >= 0]), np.arange(len(thetas))):
             raise refused(f"selector.places that are not those of {len(thetas)} thetas")
-        if not 0 < len(places) <= n_slots:
+        if len(places) > n_slots:
             raise refused(f"selector.places of {len(places)} slots, there are {n_slots}")
-        least_shrunken = replace(
-            prior,
-            covariance=reader.doubles("covariance", prior.covariance.shape),
-            mean=reader.doubles("mean", prior.mean.shape),
-            offset=reader.number("offset"),
-            noise=reader.variance("noise"),
-        )
-        return replace(selector, places=places, thetas=thetas, prior=least_shrunken)
+        return replace(selector, places=places, thetas=thetas, priors=_read_priors(reader, prior))
 
 
-def best_of(errors: Doubles) -> Hyperparameters:
-    """Return the hyperparameters with the least errors; those of several shards are added."""
-    shrinkage, noise, offset = np.split(errors, _CUTS)
-    as_good = np.flatnonzero(shrinkage <= config.AS_GOOD * shrinkage.min())
-    return Hyperparameters(
-        config.SHRINKAGE_PSEUDO_TASKS[as_good[-1]],
-        config.NOISE_SHARES[noise.argmin()],
-        bool(offset[0] > config.CLEARLY_WORSE * offset[1]),
+def _read_priors(reader: Reader, prior: Prior) -> Priors:
+    """Read the priors that the next fit starts from, in the coordinates of the one in use."""
+    shared = replace(
+        prior,
+        covariance=reader.doubles("covariance", prior.covariance.shape),
+        mean=reader.doubles("mean", prior.mean.shape),
+        offset=reader.number("offset"),
+        noise=reader.variance("noise"),
     )
+    alone = replace(
+        prior,
+        covariance=np.eye(len(prior.mean)) * reader.variance("alone_variance"),
+        mean=reader.doubles("alone_mean", prior.mean.shape),
+        offset=reader.number("alone_offset"),
+        noise=reader.variance("alone_noise"),
+    )
+    return Priors(shared, alone)
 
 
 def candidates(hyperparameters: Hyperparameters) -> list[Hyperparameters]:
@@ -143,17 +200,8 @@ def _numbers(hyperparameters: Hyperparameters) -> Codes:
 
 
 def _all_candidates(used: Hyperparameters) -> list[Hyperparameters]:
-    """Return a candidate for each value of each hyperparameter; the one in use comes thrice."""
-    shrinkages = config.SHRINKAGE_PSEUDO_TASKS
+    """Return a candidate for each value of each hyperparameter; the one in use comes twice."""
     return [
-        *(used._replace(shrinkage_pseudo_tasks=value) for value in shrinkages),
-        *(used._replace(noise_share=value) for value in config.NOISE_SHARES),
-        *(used._replace(offset=value) for value in config.OFFSETS),
+        *(used._replace(shared=value) for value in _CHOICES),
+        *(used._replace(offset=value) for value in _CHOICES),
     ]
-
-
-def _thetas(fit: EMFit, candidate: Hyperparameters) -> Doubles:
-    """Return the thetas with intercept that a candidate would have learned, (place, d + 1)."""
-    prior = m_step(fit.prior, fit.statistics, candidate)
-    coordinates = np.concatenate([posterior_means(block, prior) for block in fit.blocks])
-    return np.asarray(coordinates @ prior.coordinates.matrix.T + prior.theta)

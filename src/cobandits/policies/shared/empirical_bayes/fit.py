@@ -1,0 +1,164 @@
+"""Fit the priors that a refit chooses from to the rows of all tasks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.policies.shared import config
+from cobandits.policies.shared.empirical_bayes.factors import (
+    Factors,
+    NoiseBounds,
+    Problem,
+    fit_factors,
+    fit_isotropic,
+)
+from cobandits.policies.shared.empirical_bayes.fitted import (
+    FittedPrior,
+    Hyperparameters,
+    PriorFit,
+    Priors,
+)
+from cobandits.policies.shared.empirical_bayes.likelihood import SummedLikelihood
+from cobandits.policies.shared.empirical_bayes.prior import Coordinates, Prior, Products
+from cobandits.policies.shared.empirical_bayes.rows import BlockRows, FitRows, busiest_slots
+from cobandits.policies.shared.row_store import RowStore
+
+__all__ = ["Fit", "first_hyperparameters", "fit_both", "fit_priors", "start_of"]
+
+Doubles = NDArray[np.float64]
+LikelihoodT = TypeVar("LikelihoodT", bound=SummedLikelihood)
+
+
+class Fit(NamedTuple, Generic[LikelihoodT]):
+    """A prior that was fitted, and the likelihood that it was fitted by."""
+
+    prior: FittedPrior
+    likelihood: LikelihoodT
+
+
+def first_hyperparameters(rows: Products) -> Hyperparameters:
+    """Return what to begin with: an offset where rewards have a mean beyond their deviation."""
+    products = rows.products()[-2:, -2:]
+    n, mean, square = (
+        products[0, 0],
+        products[0, 1] / products[0, 0],
+        products[1, 1] / products[0, 0],
+    )
+    return Hyperparameters(offset=bool(n >= config.OFFSET_REWARDS and 2 * mean**2 > square))
+
+
+def fit_priors(
+    store: RowStore,
+    start: Priors | None,
+    *,
+    least_noise: float | None = None,
+    noise: float | None = None,
+) -> PriorFit:
+    """Fit both priors to the rows of all tasks, from ``start`` or from vague priors on.
+
+    The mean stays as it was while the covariance is fitted, and follows from it then; so does the
+    isotropic variance. The next fit goes on from there.
+
+    Parameters
+    ----------
+    least_noise : float, optional
+        Bound of the noise's variance while directions that tasks share are learned.
+    noise : float, optional
+        The variance of the noise, where it is known.
+    """
+    start = start_of(store, start)
+    coordinates = start.shared.coordinates
+    slots = busiest_slots(store, coordinates.dim)
+    rows = BlockRows.of(store, slots, coordinates)
+    shared, alone = fit_both(rows, start, least_noise=least_noise, noise=noise)
+    return PriorFit(
+        shared=shared.prior,
+        alone=alone.prior,
+        slots=slots,
+        likelihoods=(shared.likelihood, alone.likelihood),
+    )
+
+
+def start_of(rows: Products, start: Priors | None) -> Priors:
+    """Return the priors that a fit starts from, in the coordinates that suit the rows."""
+    coordinates = Coordinates.of(rows)
+    start = Priors.vague(rows) if start is None else start.in_coordinates(coordinates)
+    moment = _feature_second_moment(rows, coordinates)
+    return Priors(*(replace(prior, feature_second_moment=moment) for prior in start))
+
+
+def fit_both(
+    rows: FitRows[LikelihoodT],
+    start: Priors,
+    *,
+    least_noise: float | None = None,
+    noise: float | None = None,
+) -> tuple[Fit[LikelihoodT], Fit[LikelihoodT]]:
+    """Fit the prior that shares, and the one that does not, to rows that may be on shards."""
+    rows, scale = rows.without_outliers(start.alone.center)
+    least = config.LEAST_NOISE * scale
+    bounds = NoiseBounds(least, config.MOST_NOISE * scale)
+    bounds = bounds if noise is None else NoiseBounds(noise, noise)
+    alone = _fit_alone(rows, start.alone, bounds)
+    if noise is None:
+        share = config.NOISE_SHARE * scale if least_noise is None else least_noise
+        bounds = bounds._replace(least=max(least, min(share, config.NOISE_SHARE * scale)))
+    return _fit_shared(rows, start.shared, bounds, scale), alone
+
+
+def _fit_shared(
+    rows: FitRows[LikelihoodT], start: Prior, bounds: NoiseBounds, scale: float
+) -> Fit[LikelihoodT]:
+    """Fit a prior under which thetas share directions.
+
+    If what was isotropic does not suit the new rewards at all, it is mended first.
+    """
+    factors = Factors.of(start.covariance, bounds.clip(start.noise))
+    likelihood = rows.likelihood(factors.rho, start.center)
+    information = factors.information(likelihood)
+    for _ in range(config.ISOTROPIC_STEPS):
+        suited = factors.suited_to(information)
+        if abs(np.log(suited.rho / factors.rho)) < config.ISOTROPIC_TOLERANCE:
+            break
+        factors, likelihood = suited, rows.likelihood(suited.rho, start.center)
+        information = factors.information(likelihood)
+    columns = min(config.MOST_COLUMNS, len(start.covariance) - 1, information.n_tasks - 1)
+    found = fit_factors(Problem(likelihood, information, scale, bounds, columns), factors)
+    return Fit(FittedPrior.of(found, likelihood, start=start, before=factors), likelihood)
+
+
+def _fit_alone(rows: FitRows[LikelihoodT], start: Prior, bounds: NoiseBounds) -> Fit[LikelihoodT]:
+    """Fit a prior without a preferred direction, by MacKay's rule on the rows of some tasks."""
+    p, some = len(start.covariance), rows.some()
+    isotropic = float(np.trace(start.covariance)) / p
+    factors = Factors(L=np.zeros((p, 0)), isotropic=isotropic, noise=bounds.clip(start.noise))
+    for _ in range(config.ALONE_STEPS):
+        found = _alone_step(some, start, factors, bounds).prior.scaled_factors
+        change, factors = np.log(found.rho / factors.rho), found
+        if abs(change) < config.ALONE_TOLERANCE:
+            break
+    return _alone_step(rows, start, factors, bounds)
+
+
+def _alone_step(
+    rows: FitRows[LikelihoodT], start: Prior, factors: Factors, bounds: NoiseBounds
+) -> Fit[LikelihoodT]:
+    likelihood = rows.likelihood(factors.rho, start.center)
+    found = fit_isotropic(likelihood, factors, noise=bounds)
+    return Fit(FittedPrior.of(found, likelihood, start=start, before=factors), likelihood)
+
+
+def _feature_second_moment(rows: Products, coordinates: Coordinates) -> Doubles:
+    """Return the second moment of the features, (p, p).
+
+    Correlations in few rows are mostly chance, so they are shrunken towards 0.
+    """
+    products = rows.products()[:-1, :-1]
+    n, p = float(products[-1, -1]), coordinates.dim
+    second = coordinates.matrix.T @ products @ coordinates.matrix / n
+    alone: Doubles = np.diag(np.diag(second))
+    return np.asarray((n * (second + second.T) / 2 + p * alone) / (n + p))

@@ -1,0 +1,198 @@
+"""What a refit has fitted: two priors, of which hyperparameters say which one to use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.policies.shared import config
+from cobandits.policies.shared.empirical_bayes.factors import Factors
+from cobandits.policies.shared.empirical_bayes.likelihood import (
+    Information,
+    MarginalLikelihood,
+    SummedLikelihood,
+)
+from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean
+from cobandits.policies.shared.empirical_bayes.prior import Coordinates, Prior, Products
+from cobandits.policies.shared.empirical_bayes.rows import BlockRows
+
+__all__ = ["FittedPrior", "FittedPriors", "Hyperparameters", "PriorFit", "Priors"]
+
+Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+class Hyperparameters(NamedTuple):
+    """What cannot be learned from the rows that a prior is fitted to."""
+
+    shared: bool = False  # whether thetas share directions; else each task is learned alone
+    offset: bool = False  # whether rewards have a mean that no feature explains
+
+
+class Priors(NamedTuple):
+    """A prior under which thetas share directions, and one without a preferred direction."""
+
+    shared: Prior
+    alone: Prior
+
+    @classmethod
+    def vague(cls, rows: Products) -> Priors:
+        """Return priors as wide as the rewards."""
+        return cls(*(2 * [Prior.vague(rows)]))
+
+    def in_coordinates(self, coordinates: Coordinates) -> Priors:
+        """Return the same priors in other coordinates."""
+        return Priors(*(prior.in_coordinates(coordinates) for prior in self))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FittedPrior:
+    """A covariance and a noise that were fitted, and what rewards say of the mean under them."""
+
+    factors: Factors
+    information: Information  # what all rewards say about thetas
+    start: Prior  # has the coordinates, and the center of the information
+    before: Factors  # that the fit started from
+
+    @classmethod
+    def of(
+        cls, factors: Factors, likelihood: SummedLikelihood, *, start: Prior, before: Factors
+    ) -> FittedPrior:
+        """Return factors that were fitted by a likelihood, with what that says under them."""
+        information = factors.information(likelihood)
+        return cls(factors=factors, information=information, start=start, before=before)
+
+    def prior(self, *, offset: bool) -> Prior:
+        """Return the prior with or without an offset."""
+        level, mean = self._level_and_mean(offset)
+        return replace(
+            self.start,
+            covariance=self.factors.covariance,
+            mean=mean.mean,
+            offset=level,
+            noise=self.factors.noise,
+        )
+
+    def updated(self, *, offset: bool) -> Prior:
+        """Return the prior with the isotropic variance that the rewards suggest."""
+        return replace(self.prior(offset=offset), covariance=self.scaled_factors.covariance)
+
+    @property
+    def scaled_factors(self) -> Factors:
+        """The factors with the isotropic variance that the rewards suggest."""
+        return self.factors.suited_to(self.information)
+
+    def mean_covariance(self, *, offset: bool) -> Doubles:
+        """Return what is not known of the mean, (p, p)."""
+        return self._level_and_mean(offset)[1].covariance
+
+    def likelihood(self, rows: BlockRows) -> MarginalLikelihood:
+        """Return the likelihood of rows that the factors were fitted by."""
+        return rows.likelihood(self.factors.rho, self.start.center)
+
+    def thetas(self, likelihood: MarginalLikelihood, *, offset: bool) -> Doubles:
+        """Return the posterior means of thetas with intercept, (T, d + 1), of a likelihood."""
+        prior = self.prior(offset=offset)
+        thetas = self.factors.thetas(likelihood, prior.center)
+        return np.asarray(thetas @ prior.coordinates.matrix.T)
+
+    def movement(self, likelihood: MarginalLikelihood, *, offset: bool) -> Doubles:
+        """Return sums over tasks, (2,): squares by which the fit moved predictions, and of these.
+
+        Predictions are of typical arms.
+        """
+        after = self.factors.thetas(likelihood, self.prior(offset=offset).center)
+        moved = after - self.before.thetas(likelihood, self.start.center)
+        M = self.start.feature_second_moment
+        return np.array([np.einsum("tp,tp->", X @ M, X) for X in (moved, after)])
+
+    def is_settled(self, movement: Doubles) -> bool:
+        """Tell whether the fit hardly moved predictions, nor what is isotropic."""
+        moved, whole = movement
+        return self._isotropic_is_settled and bool(moved < config.SETTLED_SHARE * (whole or 1.0))
+
+    @property
+    def _isotropic_is_settled(self) -> bool:
+        """Whether the isotropic variance is about what the rewards suggest."""
+        change = np.log(self.scaled_factors.rho / self.factors.rho)
+        return bool(abs(change) < config.ISOTROPIC_TOLERANCE)
+
+    def _level_and_mean(self, offset: bool) -> tuple[float, CommonMean]:
+        return self._with_offset if offset else self._without_offset
+
+    @cached_property
+    def _with_offset(self) -> tuple[float, CommonMean]:
+        G, g = self._equations
+        level = float((g[-1] - G[-1, :-1] @ self.start.mean[:-1]) / G[-1, -1])
+        return level, self._mean(level)
+
+    @cached_property
+    def _without_offset(self) -> tuple[float, CommonMean]:
+        return 0.0, self._mean(0.0)
+
+    @cached_property
+    def _equations(self) -> tuple[Doubles, Doubles]:
+        """The normal equations of the mean with the offset: G, (p, p), and g, (p,)."""
+        G = self.information.total / self.factors.noise
+        pull = self.information.pull / self.factors.noise
+        return G, pull + G @ self.start.center
+
+    def _mean(self, level: float) -> CommonMean:
+        G, g = self._equations
+        if self.information.n_tasks <= len(G):
+            return CommonMean.none(len(G))
+        return common_mean(self.factors.covariance, G, g - G[:, -1] * level)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FittedPriors:
+    """The priors of a refit; they hold sums over tasks, and nothing of a single one."""
+
+    shared: FittedPrior
+    alone: FittedPrior
+
+    def under(self, hyperparameters: Hyperparameters) -> Prior:
+        """Return the prior to use: its covariance includes what is not known of the mean."""
+        fitted = self.shared if hyperparameters.shared else self.alone
+        prior = fitted.updated(offset=hyperparameters.offset)
+        unknown = fitted.mean_covariance(offset=hyperparameters.offset)
+        return replace(prior, covariance=prior.covariance + unknown)
+
+    def following(self, hyperparameters: Hyperparameters) -> Priors:
+        """Return where the next fit starts."""
+        both = (self.shared, self.alone)
+        return Priors(*(one.updated(offset=hyperparameters.offset) for one in both))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PriorFit(FittedPriors):
+    """The same with the rows of the tasks that they were learned from."""
+
+    slots: Codes  # of these tasks
+    likelihoods: tuple[MarginalLikelihood, MarginalLikelihood]  # of both priors
+
+    @classmethod
+    def to(cls, rows: BlockRows, slots: Codes, priors: FittedPriors) -> PriorFit:
+        """Return priors that were fitted to more tasks, with the rows of those in some slots."""
+        shared, alone = priors.shared, priors.alone
+        both = shared.likelihood(rows), alone.likelihood(rows)
+        return cls(shared=shared, alone=alone, slots=slots, likelihoods=both)
+
+    def thetas(self, hyperparameters: Hyperparameters) -> Doubles:
+        """Return the thetas with intercept that would be learned, (len(slots), d + 1)."""
+        (shared, alone), offset = self.likelihoods, hyperparameters.offset
+        if hyperparameters.shared:
+            return self.shared.thetas(shared, offset=offset)
+        return self.alone.thetas(alone, offset=offset)
+
+    def movement(self, hyperparameters: Hyperparameters) -> Doubles:
+        """Return by how much the fit moved predictions, as sums over these tasks, (2,)."""
+        return self.shared.movement(self.likelihoods[0], offset=hyperparameters.offset)
+
+    def is_settled(self, hyperparameters: Hyperparameters) -> bool:
+        """Tell whether the fit hardly moved predictions, nor what is isotropic."""
+        return self.shared.is_settled(self.movement(hyperparameters))

@@ -1,0 +1,161 @@
+"""The marginal likelihood of all rewards under a prior of low rank plus isotropic.
+
+With ``theta_t ~ N(m, L L' + tau^2 I)``, ``y_t = Z_t theta_t + e`` and ``e ~ N(0, s I)``, thetas are
+integrated out: what the mean leaves of a task's rewards, ``r_t = y_t - Z_t m``, is
+
+    r_t ~ N(0, s Q_t),  Q_t = I + rho Z_t Z_t' + Z_t L L' Z_t' / s,  rho = tau^2 / s.
+
+The isotropic part is taken out once, by the Cholesky root ``R_t R_t' = I + rho Z_t Z_t'``. With
+``X_t = R_t^-1 Z_t``, ``x_t = R_t^-1 r_t``, ``A_t = X_t L / sqrt(s)`` and ``M_t = I + A_t' A_t``,
+
+    -2 log p = sum_t [n_t log s + log det R_t R_t' + log det M_t + |x_t|^2 / s
+                      - b_t' M_t^-1 b_t / s] + constant,  b_t = A_t' x_t.
+
+So while rho stays, an evaluation with its gradient costs O(rows p q) for q columns of L, in two
+products of all rows at once, and nothing larger than q x q is factorised per task. All of it are
+sums over tasks, so tasks may be on several shards (:class:`SummedLikelihood`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.linalg import inverse_triangles
+from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock, precision_roots
+
+__all__ = ["Information", "MarginalLikelihood", "SummedLikelihood", "WhitenedBlock"]
+
+Doubles = NDArray[np.float64]
+
+
+class WhitenedBlock(NamedTuple):
+    """Rows of tasks after the isotropic part of the prior is taken out; padded with zeros."""
+
+    features: Doubles  # X, (b, n, p)
+    rewards: Doubles  # R^-1 y, (b, n), with the mean
+
+    @classmethod
+    def of(cls, block: TaskBlock, rho: float) -> WhitenedBlock:
+        """Whiten a block; ``rho`` is the isotropic variance over that of the noise."""
+        Z = block.features
+        half = precision_roots(rho * Z, Z, 1.0)
+        return cls(half @ Z, _times(half, block.rewards))
+
+
+class Information(NamedTuple):
+    """What all rewards say about thetas, with ``K_t = s Q_t`` the covariance of a task's rewards.
+
+    A task pulls by ``g_t = s Z_t' K_t^-1 r_t``. The noise is a factor of ``total`` and of pulls:
+    they are s times as large as the information itself. All are sums over tasks: those of several
+    shards are added, entry by entry.
+    """
+
+    total: Doubles  # sum of s Z_t' K_t^-1 Z_t, (p, p)
+    pull_products: Doubles  # sum of g_t g_t', (p, p)
+    pull: Doubles  # sum of g_t, (p,)
+    n_tasks: int
+
+    def score(self, noise: float) -> Doubles:
+        """Return the gradient of twice the log-likelihood in the covariance, (p, p)."""
+        return np.asarray((self.pull_products / noise - self.total) / noise)
+
+    def isotropic_ratio(self, noise: float) -> float:
+        """Return the factor of MacKay's rule by which the isotropic variance grows."""
+        return float(np.trace(self.pull_products) / (noise * np.trace(self.total)))
+
+
+class SummedLikelihood(Protocol):
+    """All that a fit asks of the rewards of all tasks, at one ``rho`` and mean: sums over tasks."""
+
+    @property
+    def n_rows(self) -> float:
+        """How many rewards there are; those of outliers count less."""
+
+    def value(self, L: Doubles, log_noise: float) -> tuple[float, Doubles, float]:
+        """Return ``-log p`` but for a constant, its gradient in L, (p, q), and in the log noise."""
+
+    def information(self, L: Doubles, log_noise: float) -> Information:
+        """Return what the rewards say about thetas under L and the noise."""
+
+    def squares(self) -> float:
+        """Return the sum of ``|x_t|^2``."""
+
+
+class MarginalLikelihood:
+    """The likelihood of the rows of some blocks, for any L and noise, at one ``rho`` and mean."""
+
+    def __init__(self, blocks: list[TaskBlock], *, rho: float, center: Doubles) -> None:
+        self.blocks = [WhitenedBlock.of(block, rho) for block in blocks]
+        self.n_rows = float(sum((block.features[..., -1] ** 2).sum() for block in blocks))
+        self._residuals = [b.rewards - b.features @ center for b in self.blocks]
+
+    def value(self, L: Doubles, log_noise: float) -> tuple[float, Doubles, float]:
+        """Return ``-log p`` but for a constant, its gradient in L, (p, q), and in the log noise.
+
+        The determinants of ``R_t R_t'``, which depend on rho alone, are part of the constant.
+        """
+        scaled, noise = L * np.exp(-log_noise / 2), float(np.exp(log_noise))
+        total, squares, gradient = self.n_rows * log_noise, 0.0, np.zeros_like(L)
+        for (X, _), x in zip(self.blocks, self._residuals, strict=True):
+            A, half, log_det = _factorised(X, scaled)
+            w = _times(half.transpose(0, 2, 1), _times(half, _times(A.transpose(0, 2, 1), x)))
+            errors = x - _times(A, w)
+            total, squares = total + log_det, squares + float(np.sum(x * errors))
+            D = (A @ half.transpose(0, 2, 1)) @ half - errors[..., None] * (w[:, None] / noise)
+            gradient += _flat(X).T @ _flat(D)
+        in_noise = (self.n_rows - squares / noise) / 2 - 0.5 * float(np.sum(scaled * gradient))
+        return (total + squares / noise) / 2, gradient * np.exp(-log_noise / 2), in_noise
+
+    def information(self, L: Doubles, log_noise: float) -> Information:
+        """Return what the rewards say about thetas under L and the noise."""
+        scaled, p = L * np.exp(-log_noise / 2), len(L)
+        total, products, pull, n_tasks = np.zeros((p, p)), np.zeros((p, p)), np.zeros(p), 0
+        for (X, _), x in zip(self.blocks, self._residuals, strict=True):
+            A, half, _ = _factorised(X, scaled)
+            B = half @ (A.transpose(0, 2, 1) @ X)  # (b, q, p)
+            total += _flat(X).T @ _flat(X) - _flat(B).T @ _flat(B)
+            pulls = _pulls(X, x, A, half)
+            products, pull = products + pulls.T @ pulls, pull + pulls.sum(axis=0)
+            n_tasks += len(X)
+        return Information(total, products, pull, n_tasks)
+
+    def pulls(self, L: Doubles, log_noise: float, center: Doubles) -> Doubles:
+        """Return the pull of each task, (T, p), with another mean, (p,)."""
+        scaled, found = L * np.exp(-log_noise / 2), [np.zeros((0, len(L)))]
+        for X, y in self.blocks:
+            A, half, _ = _factorised(X, scaled)
+            found.append(_pulls(X, y - X @ center, A, half))
+        return np.concatenate(found)
+
+    def squares(self) -> float:
+        """Return the sum of ``|x_t|^2``."""
+        return float(sum((x**2).sum() for x in self._residuals))
+
+
+def _factorised(X: Doubles, scaled: Doubles) -> tuple[Doubles, Doubles, float]:
+    """Return A, (b, n, q), H with ``H'H = M^-1``, (b, q, q), and the sum of ``log det M``."""
+    (b, n, _), q = X.shape, scaled.shape[1]
+    A = (_flat(X) @ scaled).reshape(b, n, q)
+    M, diagonal = A.transpose(0, 2, 1) @ A, np.arange(q)
+    M[:, diagonal, diagonal] += 1
+    root = np.linalg.cholesky(M)
+    log_det = 2 * float(np.log(root[:, diagonal, diagonal]).sum())
+    return A, np.asarray(inverse_triangles(root, lower=True), np.float64), log_det
+
+
+def _pulls(X: Doubles, x: Doubles, A: Doubles, half: Doubles) -> Doubles:
+    """Return ``X' (I + A A')^-1 x``, (b, p)."""
+    w = _times(half.transpose(0, 2, 1), _times(half, _times(A.transpose(0, 2, 1), x)))
+    return _times(X.transpose(0, 2, 1), x - _times(A, w))
+
+
+def _flat(arrays: Doubles) -> Doubles:
+    return arrays.reshape(-1, arrays.shape[-1])
+
+
+def _times(matrices: Doubles, vectors: Doubles) -> Doubles:
+    """Return the products of matrices, (b, n, m), and vectors, (b, m)."""
+    return np.asarray((matrices @ vectors[..., None])[..., 0])
