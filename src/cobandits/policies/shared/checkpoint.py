@@ -19,6 +19,7 @@ from cobandits.labels import decoded_label, encoded_label
 from cobandits.policies.shared import version_2
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior, HyperparameterSelector
+from cobandits.policies.shared.likelihoods import LIKELIHOODS, Likelihood
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.reader import ADVICE, Part, Reader, refused
@@ -46,7 +47,24 @@ def save(path: str | Path, setting: Header, state: State) -> None:
 
 def load(path: str | Path, make: Callable[[Header, State], Made]) -> Made:
     """Read what :func:`save` wrote, and return ``make(setting, state)``."""
-    return _FILE.load(path, lambda header, arrays: make(header["setting"], _read(header, arrays)))
+
+    def made(header: Header, arrays: Arrays) -> Made:
+        known = _with_likelihood(header)
+        return make(known["setting"], _read(known, arrays))
+
+    return _FILE.load(path, made)
+
+
+def _with_likelihood(header: Header) -> Header:
+    """Return the header; in files from before there were others, rewards are Gaussian."""
+    if "rewards" in header["setting"]:
+        return header
+    found = {**header, "setting": {**header["setting"], "rewards": "gaussian"}}
+    found["state"] = {"likelihood": "gaussian", "whole": True, **header["state"]}
+    if "before" in header:
+        before = {"likelihood": "gaussian", "whole": True, **header["before"]["state"]}
+        found["before"] = {**header["before"], "state": before}
+    return found
 
 
 def _written(state: State, *, labelled: bool) -> tuple[Header, Arrays]:
@@ -83,6 +101,8 @@ def _numbers(state: State, *, labelled: bool) -> Part:
         "changes": state.changes,
         "range": (state.lowest, state.highest) if learned else None,
         "return_evidence": state.return_evidence,
+        "likelihood": state.likelihood.name,
+        "whole": state.whole,
     }
     T = len(state.tasks)
     arrays: Arrays = {"counts": state.counts[:T], "full_counts": state.full_counts[:T]}
@@ -120,8 +140,14 @@ def _read_state(header: Header, arrays: Arrays) -> State:
     if counts.sum() != seen:
         raise refused(f"counts of {counts.sum()} rewards, expected {seen}")
     state = State.fresh(
-        dim=dim, reserved=setting["n_tasks"], tasks=tasks, on_change=setting["on_change"]
+        dim=dim,
+        reserved=setting["n_tasks"],
+        tasks=tasks,
+        on_change=setting["on_change"],
+        kind=setting["rewards"],
+        likelihood=_read_likelihood(reader),
     )
+    state.whole = bool(reader.plain("whole"))
     state.counts, state.full_counts, state.seen = counts, full_counts, seen
     state.rewards, state.due = reader.count("rewards"), reader.count("due")
     state.changes = tuple(int(change) for change in reader.plain("changes"))
@@ -139,6 +165,14 @@ def _read_state(header: Header, arrays: Arrays) -> State:
     _check_numbers(state)
     state.grow(n_tasks)
     return state
+
+
+def _read_likelihood(reader: Reader) -> Likelihood:
+    """Read what rewards are taken to be."""
+    name = reader.plain("likelihood")
+    if name not in LIKELIHOODS:
+        raise refused(f"{name!r} as state.likelihood")
+    return LIKELIHOODS[name]
 
 
 def _read_tasks(reader: Reader, *, labelled: bool) -> TaskIndex:

@@ -19,10 +19,19 @@ from cobandits.policies.shared import config
 from cobandits.policies.shared.carry_over import carry_over
 from cobandits.policies.shared.change import return_evidence
 from cobandits.policies.shared.drift import DriftDetector
-from cobandits.policies.shared.empirical_bayes import DecomposedPrior, fit_em
+from cobandits.policies.shared.laplace import learn_all
+from cobandits.policies.shared.likelihoods import LIKELIHOODS, Likelihood
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.state import Refit, Snapshot, State
+from cobandits.policies.shared.working_rows import (
+    first_selector,
+    learn_rewards,
+    predict_errors,
+    reinterpreted,
+    suitable,
+    weighted_rows,
+)
 from cobandits.policies.task_index import TaskIndex
 
 __all__ = ["absorb", "refit", "undone"]
@@ -52,11 +61,38 @@ def refit(snapshot: Snapshot) -> Refit:
     alone. A pure function of the snapshot: it gives the same bits in any thread.
     """
     state, news, n_new = snapshot.state, snapshot.news, snapshot.n_new
+    if not state.likelihood.admits(news.rows[:, -1]):
+        state = _taken_for(state, LIKELIHOODS["gaussian"])
     following = _compared(state, news)
-    found = _after_change(state, following, news, n_new=n_new)
+    found = None
+    if state is snapshot.state:
+        found = _after_change(state, following, news, n_new=n_new)
     if found is None:
-        found = _refitted(following, news, n_new)
+        found = _refitted(_decided(following, news), news, n_new)
     return Refit(found, state.rewards, snapshot.origin)
+
+
+def _decided(state: State, news: Pending) -> State:
+    """Return the state with the likelihood that its rewards suggest, where it may choose."""
+    if state.kind != "auto" or state.likelihood.noise is not None or not state.whole:
+        return state
+    y = news.rows[:, -1]
+    low, high = min(state.lowest, float(y.min())), max(state.highest, float(y.max()))
+    if not LIKELIHOODS["count"].admits(y):
+        return state
+    likelihood = suitable(state.store, low, high)
+    return state if likelihood is state.likelihood else _taken_for(state, likelihood)
+
+
+def _taken_for(state: State, likelihood: Likelihood) -> State:
+    """Return the state with its rows under another likelihood; all else has to be learned again."""
+    return replace(
+        state,
+        store=reinterpreted(state.likelihood, likelihood, state.store),
+        selector=first_selector(likelihood),
+        posteriors=None,
+        likelihood=likelihood,
+    )
 
 
 def _compared(state: State, news: Pending) -> State:
@@ -65,12 +101,15 @@ def _compared(state: State, news: Pending) -> State:
     if posteriors is not None:
         n_active = int(np.count_nonzero(state.counts))
         detector = detector.after(news.tasks, news.squares, news.expected, n_active=n_active)
-    selector = state.selector.scored(store.slots[news.tasks], news.rows)
+    likelihood = state.likelihood
+    losses = None if likelihood.noise is None else likelihood.losses
+    selector = state.selector.scored(store.slots[news.tasks], news.rows, losses)
+    rows = weighted_rows(likelihood, posteriors, news.tasks, news.rows)
     following = replace(
         state,
         detector=detector,
         selector=selector,
-        store=store.added(news.tasks, news.rows),
+        store=store.added(news.tasks, rows),
         pending=[],
         n_pending=0,
     )
@@ -97,7 +136,7 @@ def _predicted_by(kept: State, news: Pending) -> Pending:
     """Return the same rewards with the errors of a kept state; later tasks are new to it."""
     assert kept.posteriors is not None
     places = np.minimum(news.tasks, len(kept.tasks))
-    squares, expected = kept.posteriors.predict_errors(places, news.rows)
+    squares, expected = predict_errors(kept.likelihood, kept.posteriors, places, news.rows)
     return news._replace(squares=squares, expected=expected)
 
 
@@ -121,6 +160,8 @@ def _after_change(state: State, following: State, news: Pending, *, n_new: int) 
             reserved=state.reserved,
             tasks=state.tasks.copy(),
             on_change=state.on_change,
+            kind=state.kind,
+            likelihood=state.likelihood,
         )
         onset = state.detector.onset(news.squares, news.expected)
         recent = news.part(slice(onset, None))
@@ -145,7 +186,8 @@ def _kept(state: State, news: Pending, n_new: int, onset: int) -> State:
     old = news.part(slice(onset))
     np.subtract.at(counts, news.tasks[:learned], 1)
     np.add.at(counts, old.tasks, 1)
-    store = state.store.added(old.tasks, old.rows)
+    rows = weighted_rows(state.likelihood, posteriors, old.tasks, old.rows)
+    store = state.store.added(old.tasks, rows)
     slots = store.slots[np.unique(news.tasks)]
     posteriors.relearn(store, slots[slots >= 0])
     return replace(
@@ -173,12 +215,11 @@ def _refitted(state: State, news: Pending, n_new: int) -> State:
     """Return the state with a prior learned from its rows; counts the last ``n_new`` of news."""
     seen = state.seen + n_new
     due = int(np.ceil(seen * config.REFIT_GROWTH))
-    store = state.store.compressed(config.COMPRESSION * state.store.width).sorted()
-    best = state.selector.best()
+    linked = state.likelihood.noise is not None
+    factor = config.LINKED_COMPRESSION if linked else config.COMPRESSION
+    store = state.store.compressed(factor * state.store.width).sorted()
     try:
-        fit = fit_em(store, state.selector.prior, best)
-        selector = state.selector.following(best, fit)
-        posteriors = TaskPosteriors.of(store, DecomposedPrior.of(fit.under(best)))
+        store, selector, posteriors = learn_all(state, store)
         _learn_dropped(posteriors, state, store.dropped, news, n_new)
     except np.linalg.LinAlgError as error:
         raise DataError(
@@ -210,7 +251,7 @@ def _learn_dropped(
         known = dropped[state.posteriors.weights.log_volumes[dropped] > 0]
         carry_over(posteriors, state.posteriors, known)
     unlearned = np.flatnonzero(np.isin(news.tasks[-n_new:], dropped)) - n_new
-    posteriors.learn(news.tasks[unlearned], news.rows[unlearned])
+    learn_rewards(state.likelihood, posteriors, news.tasks[unlearned], news.rows[unlearned])
 
 
 def _relearn_grown(state: State, tasks: Codes) -> None:

@@ -40,6 +40,7 @@ class Hyperparameters(NamedTuple):
     shrinkage_pseudo_tasks: float = config.SHRINKAGE_PSEUDO_TASKS[-1]  # of an isotropic covariance
     noise_share: float = config.NOISE_SHARES[1]  # least noise over the rewards' variance
     offset: bool = config.OFFSETS[0]  # whether rewards have a mean that no feature explains
+    noise: float | None = None  # variance, where it is known
 
 
 class EMStatistics(NamedTuple):
@@ -68,7 +69,12 @@ class EMFit(NamedTuple):
         return prior
 
 
-def fit_em(store: RowStore, start: Prior | None, hyperparameters: Hyperparameters) -> EMFit:
+def fit_em(
+    store: RowStore,
+    start: Prior | None,
+    hyperparameters: Hyperparameters,
+    coordinates: Coordinates | None = None,
+) -> EMFit:
     """Fit a prior to the rows of all tasks by EM, from ``start`` or from a vague prior on.
 
     The E-step finds every task's posterior under the prior, the M-step the covariance and the
@@ -77,7 +83,7 @@ def fit_em(store: RowStore, start: Prior | None, hyperparameters: Hyperparameter
     prior that shrinks more is in use.
     """
     least = hyperparameters._replace(shrinkage_pseudo_tasks=config.SHRINKAGE_PSEUDO_TASKS[0])
-    coordinates = Coordinates.of(store)
+    coordinates = Coordinates.of(store) if coordinates is None else coordinates
     prior = Prior.vague(store) if start is None else start.in_coordinates(coordinates)
     slots = busiest_slots(store, coordinates.dim)
     blocks = list(task_blocks(store, slots, coordinates))
@@ -130,11 +136,12 @@ def m_step(prior: Prior, statistics: EMStatistics, hyperparameters: Hyperparamet
     share = max(hyperparameters.noise_share, config.LEAST_NOISE)
     least = share * statistics.reward_variance
     least = max(least, config.LEAST_RESOLVED * float(np.trace(covariance)))
+    known = hyperparameters.noise
     return replace(
         prior,
         covariance=covariance,
         offset=statistics.offset if hyperparameters.offset else 0.0,
-        noise=max(statistics.noise, least),
+        noise=max(statistics.noise, least) if known is None else known,
     )
 
 

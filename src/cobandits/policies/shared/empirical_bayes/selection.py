@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = ["HyperparameterSelector", "candidates"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Losses = Callable[[Doubles, Doubles], Doubles]
 
 # Where the errors of the next hyperparameter begin.
 _CUTS = (
@@ -46,8 +48,13 @@ class HyperparameterSelector:
     places: Codes = field(default_factory=lambda: np.zeros(0, np.int64))  # by slot, -1 for none
     thetas: Doubles = field(default_factory=lambda: np.zeros((0, 0, 0)))  # (place, candidate, d+1)
 
-    def scored(self, slots: Codes, rows: Doubles) -> HyperparameterSelector:
-        """Return the selector with the errors of new rows ``[phi, 1, y]``, (m, d + 2), added."""
+    def scored(
+        self, slots: Codes, rows: Doubles, losses: Losses | None = None
+    ) -> HyperparameterSelector:
+        """Return the selector with the errors of new rows ``[phi, 1, y]``, (m, d + 2), added.
+
+        ``losses`` are of linear predictors, (m, candidates), and rewards, (m, 1); else squares.
+        """
         if not len(self.thetas):
             return self
         if are_codes(slots, len(self.places)):
@@ -56,7 +63,12 @@ class HyperparameterSelector:
             known = (slots >= 0) & (slots < len(self.places))
             places = np.where(known, self.places[np.where(known, slots, 0)], -1)
         errors = np.zeros(self.thetas.shape[1])
-        add_errors(errors, self.thetas, places, rows)
+        if losses is None:
+            add_errors(errors, self.thetas, places, rows)
+        else:
+            known = places >= 0
+            predicted = np.einsum("mcd,md->mc", self.thetas[places[known]], rows[known, :-1])
+            errors += losses(predicted, rows[known, -1:]).sum(axis=0)
         return replace(self, errors=self.errors + errors[_numbers(self.hyperparameters)])
 
     def best(self) -> Hyperparameters:
@@ -64,6 +76,10 @@ class HyperparameterSelector:
         if not len(self.thetas):
             return self.hyperparameters
         shrinkage, noise, offset = np.split(self.errors, _CUTS)
+        if self.hyperparameters.noise is not None:  # errors are log-likelihoods
+            as_good = np.flatnonzero(shrinkage <= shrinkage.min() + config.AS_GOOD_NATS)
+            best = config.SHRINKAGE_PSEUDO_TASKS[as_good[-1]]
+            return self.hyperparameters._replace(shrinkage_pseudo_tasks=best)
         as_good = np.flatnonzero(shrinkage <= config.AS_GOOD * shrinkage.min())
         return Hyperparameters(
             config.SHRINKAGE_PSEUDO_TASKS[as_good[-1]],
@@ -103,8 +119,9 @@ class HyperparameterSelector:
             shrinkage_pseudo_tasks=float(known["shrinkage_pseudo_tasks"]),
             noise_share=float(known["noise_share"]),
             offset=bool(known["offset"]),
+            noise=known.get("noise"),
         )
-        if not np.isfinite(hyperparameters).all():
+        if not np.isfinite([one for one in hyperparameters if one is not None]).all():
             raise refused(f"{hyperparameters} as selector.hyperparameters")
         selector = cls(
             hyperparameters=hyperparameters, errors=reader.doubles("errors", (_N_ERRORS,))
@@ -142,10 +159,11 @@ def _numbers(hyperparameters: Hyperparameters) -> Codes:
 def _all_candidates(used: Hyperparameters) -> list[Hyperparameters]:
     """Return a candidate for each value of each hyperparameter; the one in use comes thrice."""
     shrinkages = config.SHRINKAGE_PSEUDO_TASKS
+    known = used.noise is not None  # then the others have one value
     return [
         *(used._replace(shrinkage_pseudo_tasks=value) for value in shrinkages),
-        *(used._replace(noise_share=value) for value in config.NOISE_SHARES),
-        *(used._replace(offset=value) for value in config.OFFSETS),
+        *(used if known else used._replace(noise_share=x) for x in config.NOISE_SHARES),
+        *(used if known else used._replace(offset=x) for x in config.OFFSETS),
     ]
 
 
