@@ -146,6 +146,9 @@ def test_without_sizes_they_are_the_papers(run: Run) -> None:
         (("--late-tasks",), {"late": 0.2}),
         (("--drift",), {"replaced": True}),
         (("--unequal",), {"unequal": True}),
+        (("--outcome", "clicks"), {"outcome": "clicks"}),
+        (("--outcome", "counts", "--rate", 2), {"outcome": "counts", "rate": 2.0}),
+        (("--fixed",), {"fixed": True}),
     ],
 )
 def test_each_option_reaches_the_environment(

@@ -239,6 +239,8 @@ def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
         ShardedShared(dim=D, shards=0)
     with pytest.raises(ConfigurationError, match="must be 'alert', got 'adapt'"):
         Head(dim=D, on_change="adapt")
+    with pytest.raises(ConfigurationError, match="must be 'gaussian', got 'binary'"):
+        Head(dim=D, rewards="binary")
     with pytest.raises(ConfigurationError, match="before the first reward"):
         ShardedShared(dim=D).thetas([0])
     with pytest.raises(ConfigurationError, match="floor must be"):

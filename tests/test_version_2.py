@@ -74,6 +74,7 @@ def test_no_array_is_lost_or_changed(name: str) -> None:
     assert not now.arrays["selector.mean"].any()
     assert now.header["version"] == 4
     setting = {**header["setting"], "labels": False, "on_change": "start-over"}
+    setting["rewards"] = "gaussian"
     assert now.header["setting"] == setting
     assert now.header["prior"] == header["prior"]
     assert now.header["drift"] == header["alarm"]
@@ -84,7 +85,7 @@ def test_no_array_is_lost_or_changed(name: str) -> None:
 
 def test_a_policy_without_rewards_is_a_new_one() -> None:
     policy = Shared.load(old("new"))
-    assert_same(policy, Shared(dim=20, n_tasks=12, on_change="start-over"))
+    assert_same(policy, Shared(dim=20, n_tasks=12, on_change="start-over", rewards="gaussian"))
     assert policy.prior is None
 
 

@@ -45,6 +45,11 @@ def clicks(asked: Round, chosen: Codes) -> Floats:
     return (as_paid(asked, chosen) > 1.0) * 1.0
 
 
+def whole(asked: Round, chosen: Codes) -> Floats:
+    """Return the rewards of the world itself, without what rounding did to whole numbers."""
+    return np.rint(as_paid(asked, chosen))
+
+
 @contextmanager
 def little_memory() -> Iterator[None]:
     """Hold rows of a few tasks only, and posteriors in four directions."""
@@ -118,6 +123,12 @@ SCENARIOS = {
         world=_world(dim=8, noise_std=1.0), rounds=30, setting={"explore": "always", "floor": 0.1}
     ),
     "greedy": Scenario(world=_world(), rounds=30, setting={"explore": "never", "floor": 0.02}),
+    "rare-clicks": Scenario(
+        world=_world(dim=5, n_tasks=6, outcome="clicks", rate=0.05), rounds=60, reward=whole
+    ),
+    "counts": Scenario(
+        world=_world(dim=5, n_tasks=6, outcome="counts", rate=0.8), rounds=50, reward=whole
+    ),
     "clicks": Scenario(world=_world(dim=5, n_tasks=6), rounds=80, reward=clicks),
     "saved": Scenario(world=_world(), rounds=40, saved_at=17),
     "float32": Scenario(world=_world(dim=5), rounds=30, dtype=np.float32),

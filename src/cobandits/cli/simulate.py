@@ -126,6 +126,20 @@ class EnvironmentOptions:
     unequal: Annotated[
         bool, typer.Option("--unequal", help="Tasks ask at rates of their own (synthetic).")
     ] = False
+    outcome: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Rewards: gaussian, clicks, counts, outliers, heavy-tails, own-noise (synthetic).",
+        ),
+    ] = None
+    rate: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Expected click or count where features are 0; 0.05."),
+    ] = None
+    fixed: Annotated[
+        bool, typer.Option("--fixed", help="The arms of a task never change (synthetic).")
+    ] = False
     dataset: Annotated[
         str | None, typer.Option(metavar="NAME", help="A known dataset (classification).")
     ] = None

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.decisions import Round, Truth
+from cobandits.environments.outcomes import Outcome, check_outcome, drawn, expected
 from cobandits.errors import ConfigurationError
 from cobandits.linalg import orthonormal
 from cobandits.randomness import stream
@@ -59,6 +60,14 @@ class Synthetic:
         Share of the tasks, the last ones, that first ask at half time.
     unequal : bool
         Each task asks in its own share of the rounds, from 0.1 to 1.
+    outcome : str
+        Rewards of rounds: ``"gaussian"``; ``"clicks"``, 0 or 1; ``"counts"``; with noise of which
+        1 % are ``"outliers"``, a hundred times as large; with ``"heavy-tails"``, Student's t with 2
+        degrees of freedom; or with ``"own-noise"``, from 0.1 to 10 times ``noise_std`` by task.
+    rate : float
+        Expected reward of an arm whose features are 0: of clicks and counts.
+    fixed : bool
+        Every task has the same arms in all rounds.
 
     Examples
     --------
@@ -85,6 +94,9 @@ class Synthetic:
     turn: float = 0.0
     late: float = 0.0
     unequal: bool = False
+    outcome: Outcome = "gaussian"
+    rate: float = 0.05
+    fixed: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= min(self.dim, self.n_tasks):
@@ -105,6 +117,7 @@ class Synthetic:
             raise ConfigurationError(f"arms must be at least 1, got {self.n_arms}")
         if not 0 <= self.late < 1:
             raise ConfigurationError(f"late must be a share in [0, 1), got {self.late}")
+        check_outcome(self.outcome, self.rate)
         if self.turn and 2 * self.rank > self.dim:
             raise ConfigurationError(
                 f"a basis can only turn if dim is at least 2 rank = {2 * self.rank}, "
@@ -124,6 +137,8 @@ class Synthetic:
         """
         if n_rows < 1:
             raise ConfigurationError(f"rows must be at least 1, got {n_rows}")
+        if self.outcome != "gaussian":
+            raise ConfigurationError(f"only rounds have {self.outcome}; leave out outcome for rows")
         truth = self._drawn_truth(seed, trial)
         rng = stream(seed, "rows", trial)
         counts = np.full(self.n_tasks, n_rows)
@@ -148,6 +163,7 @@ class Synthetic:
         noise = stream(seed, "noise", trial)
         rates = self._rates(asking)
         means = self.shift * drawing.standard_normal((self.n_arms, self.dim))
+        arms = self._arms(self.n_tasks, means, drawing) if self.fixed else None
         joined = self.n_tasks - round(self.late * self.n_tasks)
         for n in range(n_rounds):
             if self.replaced and n == half:
@@ -156,22 +172,21 @@ class Synthetic:
                 joined = self.n_tasks
             tasks = np.flatnonzero(asking.random(self.n_tasks) < rates)
             tasks = tasks[tasks < joined]
-            yield self._round(tasks, self._turned(truth, another, n), means, drawing, noise)
+            shown = self._arms(len(tasks), means, drawing) if arms is None else arms[tasks]
+            yield self._round(tasks, self._turned(truth, another, n), shown, noise)
 
-    def _round(
-        self,
-        tasks: NDArray[np.int64],
-        truth: Truth,
-        arm_means: Floats,
-        drawing: np.random.Generator,
-        noise: np.random.Generator,
-    ) -> Round:
-        m, K = len(tasks), self.n_arms
-        arms = self._correlated(m * K, drawing).reshape(m, K, self.dim)
+    def _arms(self, m: int, arm_means: Floats, rng: np.random.Generator) -> Floats:
+        arms = self._correlated(m * self.n_arms, rng).reshape(m, self.n_arms, self.dim)
         if self.shift:
             arms += arm_means
-        means = np.einsum("mkr,rm->mk", arms @ truth.basis, truth.weights[:, tasks])
-        rewards = means + self.noise_std * noise.standard_normal((m, 1))
+        return arms
+
+    def _round(
+        self, tasks: NDArray[np.int64], truth: Truth, arms: Floats, noise: np.random.Generator
+    ) -> Round:
+        values = np.einsum("mkr,rm->mk", arms @ truth.basis, truth.weights[:, tasks])
+        means = expected(self.outcome, values, self.rate)
+        rewards = drawn(self.outcome, means, tasks, self.noise_std, noise)
         return Round(tasks=tasks, arms=arms, means=means, rewards=rewards, truth=truth)
 
     def _another(self, truth: Truth, seed: int, trial: int) -> Floats:

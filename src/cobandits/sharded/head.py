@@ -20,7 +20,6 @@ from cobandits.policies.shared.empirical_bayes import (
 from cobandits.policies.shared.empirical_bayes.fitted import FittedPriors
 from cobandits.policies.shared.empirical_bayes.likelihood import Information, MarginalLikelihood
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows, TaskSquares, busiest_slots
-from cobandits.policies.shared.policy import with_intercept
 from cobandits.policies.shared.state import Refit, State
 from cobandits.policies.shared.transitions import stored, under
 
@@ -75,6 +74,11 @@ class Head(Shared):
                 f"shards learn on when tasks change: on_change must be 'alert', got "
                 f"{setting['on_change']!r}"
             )
+        if setting.setdefault("rewards", "gaussian") != "gaussian":
+            raise ConfigurationError(
+                f"shards learn rewards as any numbers: rewards must be 'gaussian', got "
+                f"{setting['rewards']!r}; use Shared for clicks and counts"
+            )
         super().__init__(**setting)
         self._forget()
 
@@ -89,7 +93,7 @@ class Head(Shared):
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         if len(tasks):
-            self._observe(*self._state.tasks.number(tasks), with_intercept(rows, rewards))
+            self._observe(*self._state.tasks.number(tasks), self._with_intercept(rows, rewards))
 
     def published_prior(self) -> DecomposedPrior | None:
         """Return the prior that decides, None before the first reward."""
@@ -105,7 +109,7 @@ class Head(Shared):
         """Store new rewards aside, and say what the coordinates of a prior follow from."""
         with self._lock:
             numbered = self._state.tasks.number(tasks)
-            snapshot = self._state.snapshot(*numbered, with_intercept(rows, rewards))
+            snapshot = self._state.snapshot(*numbered, self._with_intercept(rows, rewards))
             self._stage = _Stage(snapshot, stored(snapshot))
         state = self._stage.state
         return Offer(state.store.products(), state.selector.without_thetas)

@@ -43,10 +43,10 @@ class ShardedShared(Policy):
     much memory and time as one ``Shared``, so memory, decisions per second and the tasks that a
     prior is learned from grow with the shards.
 
-    Differences from ``Shared``: a shard that finds that its tasks have changed says so in
-    :attr:`changes`, and learning goes on. Probabilities are computed with each decision. How sure
-    predictions are, and the highest reward so far, are known per shard. Close it when done, or use
-    it in a ``with`` statement.
+    Differences from ``Shared``: rewards are any numbers, as with ``rewards="gaussian"``. A shard
+    that finds that its tasks have changed says so in :attr:`changes`, and learning goes on.
+    Probabilities are computed with each decision. How sure predictions are, and the highest reward
+    so far, are known per shard. Close it when done, or use it in a ``with`` statement.
 
     Parameters
     ----------

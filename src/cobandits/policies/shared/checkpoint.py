@@ -18,6 +18,7 @@ from cobandits.labels import decoded_label, encoded_label
 from cobandits.policies.shared import version_2, version_3
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior, HyperparameterSelector
+from cobandits.policies.shared.likelihoods import LIKELIHOODS, Likelihood
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.reader import ADVICE, Part, Reader, refused
@@ -90,6 +91,8 @@ def _numbers(state: State, *, labelled: bool) -> Part:
         "changes": state.changes,
         "range": (state.lowest, state.highest) if learned else None,
         "return_evidence": state.return_evidence,
+        "likelihood": state.likelihood.name,
+        "whole": state.whole,
     }
     T = len(state.tasks)
     arrays: Arrays = {"counts": state.counts[:T], "full_counts": state.full_counts[:T]}
@@ -127,8 +130,14 @@ def _read_state(header: Header, arrays: Arrays) -> State:
     if counts.sum() != seen:
         raise refused(f"counts of {counts.sum()} rewards, expected {seen}")
     state = State.fresh(
-        dim=dim, reserved=setting["n_tasks"], tasks=tasks, on_change=setting["on_change"]
+        dim=dim,
+        reserved=setting["n_tasks"],
+        tasks=tasks,
+        on_change=setting["on_change"],
+        kind=setting["rewards"],
+        likelihood=_read_likelihood(reader),
     )
+    state.whole = bool(reader.plain("whole"))
     state.counts, state.full_counts, state.seen = counts, full_counts, seen
     state.rewards, state.due = reader.count("rewards"), reader.count("due")
     state.changes = tuple(int(change) for change in reader.plain("changes"))
@@ -146,6 +155,14 @@ def _read_state(header: Header, arrays: Arrays) -> State:
     _check_numbers(state)
     state.grow(n_tasks)
     return state
+
+
+def _read_likelihood(reader: Reader) -> Likelihood:
+    """Read what rewards are taken to be."""
+    name = reader.plain("likelihood")
+    if name not in LIKELIHOODS:
+        raise refused(f"{name!r} as state.likelihood")
+    return LIKELIHOODS[name]
 
 
 def _read_tasks(reader: Reader, *, labelled: bool) -> TaskIndex:

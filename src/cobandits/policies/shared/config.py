@@ -1,5 +1,7 @@
 """Every constant of the shared policy: its unit, why it has this value, and what it moves.
 
+Those of clicks and counts are in ``reward_config``.
+
 Modules read them as ``config.NAME``, so a study can set one without touching the code; only how
 many candidates there are of each hyperparameter is fixed. Most values were chosen while looking at
 trials of seed 7, as ``docs/shared-results.md`` says too. "Judgement" marks a value that was

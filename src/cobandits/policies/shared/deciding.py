@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.errors import DataError
 from cobandits.policies.propensities import draw, greedy
 from cobandits.policies.shared.beliefs import Beliefs
 from cobandits.policies.shared.exploration import (
@@ -23,7 +25,7 @@ from cobandits.policies.shared.exploration import (
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.state import State
 
-__all__ = ["choose", "probabilities"]
+__all__ = ["choose", "expected_rewards", "probabilities"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
@@ -43,7 +45,7 @@ def choose(
     if posteriors is None or explore == "never":
         return draw(probabilities(state, places, arms, explore=explore, floor=floor), rng)
     if explore == "needed" and state.lowest != state.highest:
-        best, others = posteriors.greedy(places, arms, state.counts, state.highest)
+        best, others = posteriors.greedy(places, arms, state.counts, state.top)
     else:
         best, others = np.full(m, -1), m > 0
     chosen, beliefs = best, None
@@ -71,6 +73,15 @@ def probabilities(
     return with_floor(shares / shares.sum(axis=1, keepdims=True), floor, K)
 
 
+def expected_rewards(state: State, tasks: NDArray[Any], arms: Floats) -> Floats:
+    """Return the expected rewards of arms, (m, K), within the range of rewards."""
+    if state.posteriors is None:
+        raise DataError("nothing is expected before the first reward; call learn with one first")
+    places = state.tasks.find(tasks)
+    etas = state.posteriors.values(places, arms) + state.posteriors.thetas[places, -1:]
+    return state.likelihood.mean(etas)
+
+
 def _beliefs(
     state: State, posteriors: TaskPosteriors, places: Codes, arms: Floats, explore: Explore
 ) -> Beliefs:
@@ -78,8 +89,8 @@ def _beliefs(
     beliefs = posteriors.beliefs(places, arms)
     experience = Experience(
         counts=state.counts[places],
-        tops=state.highest - posteriors.thetas[places, -1],
+        tops=state.top - posteriors.thetas[places, -1],
         rewards_differ=state.lowest != state.highest,
-        calibration=state.detector.calibration,
+        calibration=state.calibration,
     )
     return scaled(beliefs, RULES[explore](beliefs, experience))

@@ -58,6 +58,9 @@ class Explanation:
     uncertainty, uncertainty_before
         Standard deviation of the expected reward of a typical arm, in units of reward: of the
         posterior now, and of the prior, before the task's first reward. Noise is no part of it.
+        Of clicks and counts it is that of :attr:`scale`.
+    scale
+        What thetas predict: the expected reward, or its log-odds or log.
 
     Examples
     --------
@@ -85,6 +88,7 @@ class Explanation:
     nearest: tuple[Neighbour, ...]
     uncertainty: float
     uncertainty_before: float
+    scale: str = "expected reward"
 
     @property
     def own(self) -> float:
@@ -104,8 +108,8 @@ class Explanation:
             f"  shared with other tasks: {_percent(self.shared)} of what it predicts "
             f"({_counted(self.rank, 'direction')}); its own: {_percent(self.own)}{expected}\n"
             f"  nearest tasks, by correlation of predictions: {near or 'none yet'}\n"
-            f"  uncertainty of an expected reward: {self.uncertainty:.3g}, before any reward "
-            f"{self.uncertainty_before:.3g}: {_percent(self.left)} is left"
+            f"  uncertainty of {_with_article(self.scale)}: {self.uncertainty:.3g}, "
+            f"before any reward {self.uncertainty_before:.3g}: {_percent(self.left)} is left"
         )
 
 
@@ -134,7 +138,11 @@ class Explanations:
 
 
 def explain(
-    posteriors: TaskPosteriors | None, counts: Codes, task: Hashable, index: TaskIndex
+    posteriors: TaskPosteriors | None,
+    counts: Codes,
+    task: Hashable,
+    index: TaskIndex,
+    scale: str = "expected reward",
 ) -> Explanation:
     """Explain one task, in O(T d^2) for T tasks of d features."""
     posteriors, asked = _learned(posteriors), index.find(np.fromiter([task], object, 1))
@@ -147,6 +155,7 @@ def explain(
         nearest=_nearest(posteriors, counts, place, index.tasks),
         uncertainty=float(_uncertainty(posteriors, asked)[0]),
         uncertainty_before=_uncertainty_before(posteriors),
+        scale=scale,
     )
 
 
@@ -262,6 +271,15 @@ def _counted(count: int, what: str) -> str:
     ('1 reward', '0 rewards')
     """
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _with_article(noun: str) -> str:
+    """Return a noun with its article.
+
+    >>> _with_article("expected reward"), _with_article("log-odds of a reward")
+    ('an expected reward', 'the log-odds of a reward')
+    """
+    return f"an {noun}" if noun.startswith("e") else f"the {noun}"
 
 
 def _percent(share: float) -> str:

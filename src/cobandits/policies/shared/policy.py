@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Hashable
 from typing import Any, ClassVar, get_args
 
@@ -10,21 +9,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cobandits.archives import File
-from cobandits.decisions import Decisions, as_codes, check_tasks
+from cobandits.decisions import Decisions, as_codes, check_shape, check_tasks, check_values
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
 from cobandits.policies.base import Policy
 from cobandits.policies.shared import checkpoint
 from cobandits.policies.shared.change import OnChange
-from cobandits.policies.shared.deciding import choose, probabilities
+from cobandits.policies.shared.deciding import choose, expected_rewards, probabilities
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.explain import Explanation, Explanations, explain, explain_all
 from cobandits.policies.shared.exploration import Explore
-from cobandits.policies.shared.state import Refit, Snapshot, State
+from cobandits.policies.shared.likelihoods import Rewards, check_admitted
+from cobandits.policies.shared.state import Refit, Snapshot, State, warn_of_change
 from cobandits.policies.shared.transitions import absorb, refit, undone
 from cobandits.policies.task_index import as_labels
 
-__all__ = ["Shared", "with_intercept"]
+__all__ = ["Shared"]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
@@ -72,6 +72,9 @@ class Shared(Policy):
         decides. So a false alarm, or rewards that were broken for a while, destroy nothing;
         :meth:`undo_change` returns to it at once. ``"start-over"``
         keeps nothing. ``"alert"`` goes on learning.
+    rewards : "auto", "gaussian", "binary" or "count"
+        What rewards are: any numbers, 0 and 1, or 0, 1, 2, ... The last two are learned by logistic
+        and by Poisson regression. ``"auto"`` takes them for what they look like so far.
 
     Examples
     --------
@@ -92,19 +95,18 @@ class Shared(Policy):
         floor: float = 0.0,
         labels: bool = False,
         on_change: OnChange = "adapt",
+        rewards: Rewards = "auto",
     ) -> None:
         super().__init__(dim=dim, n_tasks=n_tasks)
-        if explore not in (known := get_args(Explore)):
-            raise ConfigurationError(f"explore must be one of {', '.join(known)}, got {explore!r}")
         if not 0 <= floor <= 1:
             raise ConfigurationError(f"floor must be a share from 0 to 1, got {floor}")
-        if on_change not in (known := get_args(OnChange)):
-            raise ConfigurationError(
-                f"on_change must be one of {', '.join(known)}, got {on_change!r}"
-            )
+        options = ("explore", explore, Explore), ("on_change", on_change, OnChange)
+        for name, value, kinds in (*options, ("rewards", rewards, Rewards)):
+            if value not in (known := get_args(kinds)):
+                raise ConfigurationError(f"{name} must be one of {', '.join(known)}, got {value!r}")
         self.explore, self.floor, self.labels = explore, float(floor), bool(labels)
-        self.on_change = on_change
-        self._state = State.fresh(dim=dim, reserved=n_tasks, on_change=on_change)
+        self.on_change, self._kind = on_change, rewards
+        self._state = State.fresh(dim=dim, reserved=n_tasks, on_change=on_change, kind=rewards)
 
     @property
     def most_tasks(self) -> None:
@@ -144,12 +146,26 @@ class Shared(Policy):
         posteriors = self._state.posteriors
         return None if posteriors is None else posteriors.prior
 
+    def expected_rewards(self, tasks: ArrayLike, arms: ArrayLike) -> Floats:
+        """Return the expected rewards of arms, (m, K, d), within the range of rewards, (m, K)."""
+        with self._lock:
+            asked = self._check_tasks(tasks)
+            offers = check_shape(arms, len(asked), self.dim)
+            check_values(offers)
+            return expected_rewards(self._state.deciding, asked, offers)
+
+    @property
+    def likelihood(self) -> str:
+        """What rewards are taken to be: "gaussian", "binary" or "count"."""
+        return self._state.likelihood.name
+
     def explain(self, task: int | str | tuple[Any, ...]) -> Explanation:
         """Explain what a task's predictions come from and how certain they are; print it."""
         asked = as_labels([task]) if self.labels else check_tasks([task], None)
         (known,) = asked.tolist()
         with self._lock:
-            return explain(self._state.posteriors, self._state.counts, known, self._state.tasks)
+            state, scale = self._state, self._state.likelihood.scale
+            return explain(state.posteriors, state.counts, known, state.tasks, scale)
 
     def explain_all(self) -> Explanations:
         """Explain all tasks that have had rewards: what :func:`cobandits.plots.sharing` draws."""
@@ -157,10 +173,7 @@ class Shared(Policy):
             return explain_all(self._state.posteriors, self._state.counts, self._state.tasks)
 
     def save(self, path: File) -> None:
-        """Write all that was learned to ``path``, whole or not at all; no pickle is used.
-
-        ``path`` may be a file that is open for bytes, as ``io.BytesIO()`` is.
-        """
+        """Write all that was learned, whole or not at all, to a path or a file open for bytes."""
         setting = {
             "dim": int(self.dim),
             "n_tasks": None if self.n_tasks is None else int(self.n_tasks),
@@ -168,6 +181,7 @@ class Shared(Policy):
             "floor": self.floor,
             "labels": self.labels,
             "on_change": self.on_change,
+            "rewards": self._kind,
         }
         with self._lock:
             checkpoint.save(path, setting, self._state)
@@ -217,7 +231,8 @@ class Shared(Policy):
             codes, rows, y = self._checked(tasks, arms, decisions, rewards)
             if not len(codes):
                 raise DataError("a refit learns from new rewards, got none; give at least one")
-            return self._state.snapshot(*self._state.tasks.number(codes), with_intercept(rows, y))
+            F = self._with_intercept(rows, y)
+            return self._state.snapshot(*self._state.tasks.number(codes), F)
 
     def install(self, found: Refit) -> None:
         """Take what :func:`refit` returned, in one assignment.
@@ -239,18 +254,14 @@ class Shared(Policy):
             self._take(found.state)
 
     def _take(self, state: State) -> None:
-        changed = len(state.changes) > len(self._state.changes)
-        what = _what_follows(state) if changed else ""
-        self._state = state
-        if changed:
-            logging.getLogger("cobandits").warning(
-                "after %d rewards the tasks are %s", state.changes[-1], what
-            )
+        before, self._state = self._state, state
+        if len(state.changes) > len(before.changes):
+            warn_of_change(state)
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         if not len(tasks):
             return
-        F, (places, new) = with_intercept(rows, rewards), self._state.tasks.number(tasks)
+        F, (places, new) = self._with_intercept(rows, rewards), self._state.tasks.number(tasks)
         if self._state.refit_due(len(tasks)):
             self.install(refit(self._state.snapshot(places, new, F)))
         else:
@@ -263,6 +274,12 @@ class Shared(Policy):
             self._state.posteriors.check(F)  # before anything changes
             self._take(absorb(self._state))
         self._state.observe(places, new, F)
+
+    def _with_intercept(self, rows: Floats, rewards: Floats) -> Doubles:  # [phi, 1, y]
+        F = np.empty((len(rows), rows.shape[1] + 2))
+        F[:, :-2], F[:, -2], F[:, -1] = rows, 1, rewards
+        check_admitted(self._kind, F[:, -1])
+        return F
 
     # ---- Decisions
 
@@ -280,19 +297,3 @@ class Shared(Policy):
         state = self._state.deciding
         places = state.tasks.find(tasks)
         return probabilities(state, places, arms, explore=self.explore, floor=self.floor)
-
-
-def _what_follows(state: State) -> str:
-    """Say what a change of the tasks leads to."""
-    if state.on_change == "alert":
-        return "no longer what they were: learning goes on, as on_change is 'alert'"
-    if state.on_change == "adapt" and state.before is None:
-        return "again what they were before: returning to what was learned then"
-    return "no longer what they were: starting over"
-
-
-def with_intercept(rows: Floats, rewards: Floats) -> Doubles:
-    """Return rows ``[phi, 1, y]``, (m, d + 2)."""
-    F = np.empty((len(rows), rows.shape[1] + 2))
-    F[:, :-2], F[:, -2], F[:, -1] = rows, 1, rewards
-    return F

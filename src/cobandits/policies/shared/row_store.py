@@ -160,6 +160,7 @@ class RowStore:
         ordered = self.sorted()
         parts = (ordered.rows(np.array([slot]), int(self.sizes[slot]))[0] for slot in full)
         short = np.stack([np.linalg.qr(part, mode="r") for part in parts])
+        short *= np.where(short[..., -2:-1] > 0, -1.0, 1.0)  # so they differ from single rows
         return _with_rows(ordered, full, short)
 
     def rows(self, slots: Codes, length: int) -> Doubles:

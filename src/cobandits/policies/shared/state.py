@@ -6,6 +6,7 @@ nothing to fail. All that takes longer is in ``transitions``, which return anoth
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
@@ -16,12 +17,14 @@ from cobandits.estimate import Estimate
 from cobandits.policies.shared.change import OnChange
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import HyperparameterSelector
+from cobandits.policies.shared.likelihoods import LIKELIHOODS, Likelihood, Rewards
 from cobandits.policies.shared.pending import Pending, pending_limit
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.row_store import RowStore
+from cobandits.policies.shared.working_rows import first_selector, learn_rewards, predict_errors
 from cobandits.policies.task_index import TaskIndex, room_for
 
-__all__ = ["Refit", "Snapshot", "State"]
+__all__ = ["Refit", "Snapshot", "State", "warn_of_change"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -49,6 +52,9 @@ class State:
     rewards: int = 0  # in all
     changes: tuple[int, ...] = ()  # rewards in all at which tasks changed
     on_change: OnChange = "adapt"
+    kind: Rewards = "auto"  # what rewards were said to be
+    likelihood: Likelihood = LIKELIHOODS["gaussian"]  # what they are taken to be
+    whole: bool = True  # whether all rewards so far were whole numbers
     before: State | None = None  # kept from before the tasks changed
     return_evidence: float = 0.0  # that this predicts better
 
@@ -60,13 +66,17 @@ class State:
         reserved: int | None = None,
         tasks: TaskIndex | None = None,
         on_change: OnChange = "adapt",
+        kind: Rewards = "auto",
+        likelihood: Likelihood | None = None,
     ) -> State:
         """Return the state before the first reward of any task."""
         tasks = TaskIndex() if tasks is None else tasks
+        if likelihood is None:
+            likelihood = LIKELIHOODS["gaussian" if kind == "auto" else kind]
         room = room_for(len(tasks), reserved)
         return cls(
             store=RowStore.empty(n_tasks=room, dim=dim),
-            selector=HyperparameterSelector(),
+            selector=first_selector(likelihood),
             detector=DriftDetector(),
             posteriors=None,
             estimate=None,
@@ -75,6 +85,8 @@ class State:
             counts=np.zeros(room, np.int64),
             full_counts=np.zeros(room, np.int64),
             on_change=on_change,
+            kind=kind,
+            likelihood=likelihood,
         )
 
     def grow(self, n_tasks: int) -> None:
@@ -103,6 +115,16 @@ class State:
         """The state that decides: the kept one while all rewards since the change are equal."""
         return self.before if self.before is not None and self.lowest == self.highest else self
 
+    @property
+    def top(self) -> float:
+        """The highest value that is worth hoping for, on the scale of thetas."""
+        return self.likelihood.top(self.highest)
+
+    @property
+    def calibration(self) -> float:
+        """By how much variances are scaled that are due to noise; where that is known, it is 1."""
+        return self.detector.calibration if self.likelihood.noise is None else 1.0
+
     def observe(self, places: Codes, new: tuple[Hashable, ...], F: Doubles) -> None:
         """Learn rows ``[phi, 1, y]`` in place, all or none; no refit may be due.
 
@@ -111,12 +133,15 @@ class State:
         assert self.posteriors is not None
         if new:
             self.grow(len(self.tasks) + len(new))
-        self.pending.append(Pending(places.copy(), F, *self.posteriors.learn(places, F)))
+        errors = learn_rewards(self.likelihood, self.posteriors, places, F)
+        self.pending.append(Pending(places.copy(), F, *errors))
         if new:
             self.tasks.add(new)
         self.n_pending += len(places)
         self.rewards += len(places)
         self.count(places, F[:, -1])
+        if self.likelihood.noise is not None and not self.likelihood.admits(F[:, -1]):
+            self.due = self.seen  # a refit with the next rewards takes the likelihood back
 
     def count(self, places: Codes, rewards: Doubles) -> None:
         """Count the rewards, (m,), of tasks, (m,), and note their range."""
@@ -124,6 +149,7 @@ class State:
         numbers = rewards.tolist()
         self.lowest = min(self.lowest, *numbers)
         self.highest = max(self.highest, *numbers)
+        self.whole = self.whole and all(number.is_integer() for number in numbers)
         self.seen += len(numbers)
 
     def snapshot(self, places: Codes, new: tuple[Hashable, ...], F: Doubles) -> Snapshot:
@@ -132,7 +158,7 @@ class State:
         if self.posteriors is None:
             squares, expected = np.zeros(len(F)), np.ones(len(F))
         else:
-            squares, expected = self.posteriors.predict_errors(places, F)
+            squares, expected = predict_errors(self.likelihood, self.posteriors, places, F)
         news = Pending.joined([*self.pending, Pending(places.copy(), F, squares, expected)])
         tasks = self.tasks.copy()
         tasks.add(new)
@@ -161,3 +187,19 @@ class Refit:
     state: State
     after: int  # rewards in all
     origin: State  # the state that the snapshot was taken of
+
+
+def warn_of_change(state: State) -> None:
+    """Log that the tasks have changed, and what that leads to."""
+    logging.getLogger("cobandits").warning(
+        "after %d rewards the tasks are %s", state.changes[-1], _what_follows(state)
+    )
+
+
+def _what_follows(state: State) -> str:
+    """Say what a change of the tasks leads to."""
+    if state.on_change == "alert":
+        return "no longer what they were: learning goes on, as on_change is 'alert'"
+    if state.on_change == "adapt" and state.before is None:
+        return "again what they were before: returning to what was learned then"
+    return "no longer what they were: starting over"

@@ -8,28 +8,24 @@ again are written in place, at its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.errors import DataError
 from cobandits.estimate import Estimate, Status
-from cobandits.policies.shared import config
+from cobandits.policies.shared import config, reward_config
 from cobandits.policies.shared.carry_over import carry_over
 from cobandits.policies.shared.change import return_evidence
 from cobandits.policies.shared.drift import DriftDetector
-from cobandits.policies.shared.empirical_bayes import (
-    DecomposedPrior,
-    HyperparameterSelector,
-    fit_priors,
-)
+from cobandits.policies.shared.empirical_bayes import DecomposedPrior, HyperparameterSelector
+from cobandits.policies.shared.laplace import Learned, learn_all, sizes_named
+from cobandits.policies.shared.likelihoods import LIKELIHOODS
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.posteriors import TaskPosteriors
+from cobandits.policies.shared.reward_kinds import decided, taken_for
 from cobandits.policies.shared.state import Refit, Snapshot, State
+from cobandits.policies.shared.working_rows import learn_rewards, predict_errors, weighted_rows
 from cobandits.policies.task_index import TaskIndex
 
 __all__ = ["absorb", "refit", "stored", "under", "undone"]
@@ -59,10 +55,14 @@ def refit(snapshot: Snapshot) -> Refit:
     alone. A pure function of the snapshot: it gives the same bits in any thread.
     """
     state, news, n_new = snapshot.state, snapshot.news, snapshot.n_new
+    if not state.likelihood.admits(news.rows[:, -1]):
+        state = taken_for(state, LIKELIHOODS["gaussian"])
     following = _compared(state, news)
-    found = _after_change(state, following, news, n_new=n_new)
+    found = None
+    if state is snapshot.state:
+        found = _after_change(state, following, news, n_new=n_new)
     if found is None:
-        found = _refitted(following, news, n_new)
+        found = _refitted(decided(following, news), news, n_new)
     return Refit(found, state.rewards, snapshot.origin)
 
 
@@ -72,14 +72,16 @@ def _compared(state: State, news: Pending) -> State:
     if posteriors is not None:
         n_active = int(np.count_nonzero(state.counts))
         detector = detector.after(news.tasks, news.squares, news.expected, n_active=n_active)
-    selector = state.selector.scored(
-        store.slots[news.tasks], news.rows, news.squares, news.expected
-    )
+    likelihood = state.likelihood
+    losses = None if likelihood.noise is None else likelihood.losses
+    slots = store.slots[news.tasks]
+    selector = state.selector.scored(slots, news.rows, news.squares, news.expected, losses)
+    rows = weighted_rows(likelihood, posteriors, news.tasks, news.rows)
     following = replace(
         state,
         detector=detector,
         selector=selector,
-        store=store.added(news.tasks, news.rows),
+        store=store.added(news.tasks, rows),
         pending=[],
         n_pending=0,
     )
@@ -106,7 +108,7 @@ def _predicted_by(kept: State, news: Pending) -> Pending:
     """Return the same rewards with the errors of a kept state; later tasks are new to it."""
     assert kept.posteriors is not None
     places = np.minimum(news.tasks, len(kept.tasks))
-    squares, expected = kept.posteriors.predict_errors(places, news.rows)
+    squares, expected = predict_errors(kept.likelihood, kept.posteriors, places, news.rows)
     return news._replace(squares=squares, expected=expected)
 
 
@@ -130,6 +132,8 @@ def _after_change(state: State, following: State, news: Pending, *, n_new: int) 
             reserved=state.reserved,
             tasks=state.tasks.copy(),
             on_change=state.on_change,
+            kind=state.kind,
+            likelihood=state.likelihood,
         )
         onset = state.detector.onset(news.squares, news.expected)
         recent = news.part(slice(onset, None))
@@ -154,7 +158,8 @@ def _kept(state: State, news: Pending, n_new: int, onset: int) -> State:
     old = news.part(slice(onset))
     np.subtract.at(counts, news.tasks[:learned], 1)
     np.add.at(counts, old.tasks, 1)
-    store = state.store.added(old.tasks, old.rows)
+    rows = weighted_rows(state.likelihood, posteriors, old.tasks, old.rows)
+    store = state.store.added(old.tasks, rows)
     slots = store.slots[np.unique(news.tasks)]
     posteriors.relearn(store, slots[slots >= 0])
     return replace(
@@ -191,57 +196,29 @@ def under(
 
     Every task's posterior is learned again under it.
     """
-    with _sizes_named():
-        learned = Learned(selector, TaskPosteriors.of(state.store, prior), config.REFIT_GROWTH)
+    store = state.store
+    with sizes_named():
+        posteriors = TaskPosteriors.of(store, prior)
+        learned = Learned(store, selector, posteriors, config.REFIT_GROWTH)
         found = _following(state, snapshot.news, snapshot.n_new, learned)
     return Refit(found, snapshot.state.rewards, snapshot.origin)
 
 
 def _refitted(state: State, news: Pending, n_new: int) -> State:
     """Return the state with a prior learned from its rows; counts the last ``n_new`` of news."""
-    state = _sorted(state)
-    with _sizes_named():
-        return _following(state, news, n_new, _learned(state))
-
-
-class Learned(NamedTuple):
-    """What a refit learns from the rows of a state."""
-
-    selector: HyperparameterSelector
-    posteriors: TaskPosteriors
-    growth: float  # of the number of rewards until the next refit, as a factor
-
-
-def _learned(state: State) -> Learned:
-    """Learn the prior, and all posteriors under it, from the rows of a state."""
-    selector, store = state.selector, state.store
-    best = selector.best(store)
-    fit = fit_priors(store, selector.start(best), least_noise=selector.least_noise)
-    growth = config.SETTLED_GROWTH if fit.is_settled(best) else config.REFIT_GROWTH
-    posteriors = TaskPosteriors.of(store, DecomposedPrior.of(fit.under(best)))
-    return Learned(selector.following(best, fit), posteriors, growth)
+    with sizes_named():
+        return _following(state, news, n_new, learn_all(_sorted(state)))
 
 
 def _sorted(state: State) -> State:
-    store = state.store.compressed(config.COMPRESSION * state.store.width).sorted()
-    return replace(state, store=store)
-
-
-@contextmanager
-def _sizes_named() -> Iterator[None]:
-    """Say what it means if a matrix cannot be decomposed."""
-    try:
-        yield
-    except np.linalg.LinAlgError as error:
-        raise DataError(
-            f"features or rewards differ too much in size to be learned from ({error}); "
-            "scale them to about 1"
-        ) from error
+    linked = state.likelihood.noise is not None
+    factor = reward_config.LINKED_COMPRESSION if linked else config.COMPRESSION
+    return replace(state, store=state.store.compressed(factor * state.store.width).sorted())
 
 
 def _following(state: State, news: Pending, n_new: int, learned: Learned) -> State:
     """Return the state with what was learned from it; counts the last ``n_new`` of news."""
-    (selector, posteriors, growth), store = learned, state.store
+    store, selector, posteriors, growth = learned
     seen = state.seen + n_new
     due = int(np.ceil(seen * growth))
     _learn_dropped(posteriors, state, store.dropped, news, n_new)
@@ -272,7 +249,7 @@ def _learn_dropped(
         carry_over(posteriors, state.posteriors, known)
     new = news.tasks[len(news.tasks) - n_new :]
     unlearned = np.flatnonzero(np.isin(new, dropped)) - n_new
-    posteriors.learn(news.tasks[unlearned], news.rows[unlearned])
+    learn_rewards(state.likelihood, posteriors, news.tasks[unlearned], news.rows[unlearned])
 
 
 def _relearn_grown(state: State, tasks: Codes) -> None:

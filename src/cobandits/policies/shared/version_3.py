@@ -20,6 +20,7 @@ _KEPT = "before."  # prefix of the arrays of the state from before a change
 def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
     """Return the header and the arrays of version 3 in the layout of version 4."""
     header, arrays = dict(header), dict(arrays)
+    header["setting"] = {**header["setting"], "rewards": "gaussian"}
     _upgrade(header, arrays, "")
     if "before" in header:
         header["before"] = dict(header["before"])
@@ -28,12 +29,14 @@ def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
 
 
 def _upgrade(header: Header, arrays: Arrays, prefix: str) -> None:
-    """Replace the selector of a state, in place."""
+    """Replace the selector of a state, in place, and say that rewards are any numbers."""
+    header["state"] = {**header["state"], "likelihood": "gaussian", "whole": True}
     selector, name = dict(header["selector"]), f"{prefix}selector."
     before = selector["hyperparameters"]
     selector["hyperparameters"] = {
         "shared": before["shrinkage_pseudo_tasks"] < _ALONE,
         "offset": before["offset"],
+        "noise": None,
     }
     selector["noise_share"] = config.NOISE_SHARE
     arrays[name + "errors"], arrays[name + "recent"] = np.zeros(4), np.zeros(4)

@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.policies.shared import config
+from cobandits.policies.shared import config, reward_config
 from cobandits.policies.shared.empirical_bayes.factors import (
     Factors,
     NoiseBounds,
@@ -57,6 +57,7 @@ def fit_priors(
     *,
     least_noise: float | None = None,
     noise: float | None = None,
+    coordinates: Coordinates | None = None,
 ) -> PriorFit:
     """Fit both priors to the rows of all tasks, from ``start`` or from vague priors on.
 
@@ -68,9 +69,12 @@ def fit_priors(
     least_noise : float, optional
         Bound of the noise's variance while directions that tasks share are learned.
     noise : float, optional
-        The variance of the noise, where it is known.
+        The variance of the noise, where it is known: of rows that are weighted by it. Then none
+        of them are taken for outliers.
+    coordinates : Coordinates, optional
+        In place of those that suit the rows.
     """
-    start = start_of(store, start)
+    start = start_of(store, start, coordinates)
     coordinates = start.shared.coordinates
     slots = busiest_slots(store, coordinates.dim)
     rows = BlockRows.of(store, slots, coordinates)
@@ -83,9 +87,11 @@ def fit_priors(
     )
 
 
-def start_of(rows: Products, start: Priors | None) -> Priors:
-    """Return the priors that a fit starts from, in the coordinates that suit the rows."""
-    coordinates = Coordinates.of(rows)
+def start_of(
+    rows: Products, start: Priors | None, coordinates: Coordinates | None = None
+) -> Priors:
+    """Return the priors that a fit starts from, in coordinates, or in those that suit the rows."""
+    coordinates = Coordinates.of(rows) if coordinates is None else coordinates
     start = Priors.vague(rows) if start is None else start.in_coordinates(coordinates)
     moment = _feature_second_moment(rows, coordinates)
     return Priors(*(replace(prior, feature_second_moment=moment) for prior in start))
@@ -99,14 +105,17 @@ def fit_both(
     noise: float | None = None,
 ) -> tuple[Fit[LikelihoodT], Fit[LikelihoodT]]:
     """Fit the prior that shares, and the one that does not, to rows that may be on shards."""
+    if noise is not None:
+        known = NoiseBounds(noise, noise)
+        alone = _fit_alone(rows, start.alone, known)
+        return _fit_shared(rows, start.shared, known, reward_config.PREDICTOR_VARIANCE), alone
     rows, scale = rows.without_outliers(start.alone.center)
-    least = config.LEAST_NOISE * scale
+    least, most = config.LEAST_NOISE * scale, config.NOISE_SHARE * scale
     bounds = NoiseBounds(least, config.MOST_NOISE * scale)
-    bounds = bounds if noise is None else NoiseBounds(noise, noise)
     alone = _fit_alone(rows, start.alone, bounds)
-    if noise is None:
-        share = config.NOISE_SHARE * scale if least_noise is None else least_noise
-        bounds = bounds._replace(least=max(least, min(share, config.NOISE_SHARE * scale)))
+    bounds = bounds._replace(
+        least=max(least, most if least_noise is None else min(least_noise, most))
+    )
     return _fit_shared(rows, start.shared, bounds, scale), alone
 
 

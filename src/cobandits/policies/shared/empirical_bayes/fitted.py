@@ -31,6 +31,7 @@ class Hyperparameters(NamedTuple):
 
     shared: bool = False  # whether thetas share directions; else each task is learned alone
     offset: bool = False  # whether rewards have a mean that no feature explains
+    noise: float | None = None  # variance, where it is known
 
 
 class Priors(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cobandits.archives import Header
 from cobandits.fast_checks import add_errors, are_codes
-from cobandits.policies.shared import config
+from cobandits.policies.shared import config, reward_config
 from cobandits.policies.shared.empirical_bayes.fit import first_hyperparameters
 from cobandits.policies.shared.empirical_bayes.fitted import Hyperparameters, PriorFit, Priors
 from cobandits.policies.shared.empirical_bayes.prior import Prior, Products
@@ -20,6 +20,7 @@ __all__ = ["HyperparameterSelector", "candidates"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Losses = Callable[[Doubles, Doubles], Doubles]
 
 _CHOICES = (False, True)  # of both hyperparameters
 _N_ERRORS = 2 * len(_CHOICES)
@@ -46,12 +47,18 @@ class HyperparameterSelector:
     recent: Doubles = field(default_factory=lambda: np.zeros(4))  # see scored
 
     def scored(
-        self, slots: Codes, rows: Doubles, squares: Doubles, expected: Doubles
+        self,
+        slots: Codes,
+        rows: Doubles,
+        squares: Doubles,
+        expected: Doubles,
+        losses: Losses | None = None,
     ) -> HyperparameterSelector:
         """Return the selector with the errors of new rows ``[phi, 1, y]``, (m, d + 2), added.
 
         ``squares``, (m,), are the squared errors that the policy made, ``expected``, (m,), those
-        that it expected.
+        that it expected. ``losses`` are of linear predictors, (m, candidates), and rewards, (m, 1);
+        candidates have squared errors without them.
         """
         if self.priors is None:
             return self
@@ -62,18 +69,26 @@ class HyperparameterSelector:
             places = np.full(len(slots), -1)
             places[known] = self.places[slots[known]]
         errors = np.zeros(self.thetas.shape[1])
-        add_errors(errors, self.thetas, places, rows)
+        if losses is None:
+            add_errors(errors, self.thetas, places, rows)
+        else:
+            known = places >= 0
+            predicted = np.einsum("mcd,md->mc", self.thetas[places[known]], rows[known, :-1])
+            errors += losses(predicted, rows[known, -1:]).sum(axis=0)
         errors = errors[_numbers(self.hyperparameters)]
         recent = [np.count_nonzero(places >= 0), errors[1], squares.sum(), expected.sum()]
         return replace(self, errors=self.errors + errors, recent=self.recent + recent)
 
     def best(self, rows: Products) -> Hyperparameters:
         """Return the hyperparameters with the least errors so far, for all rows."""
-        if self.priors is None:
+        if self.priors is None and self.hyperparameters.noise is None:
             return first_hyperparameters(rows)
         if not self.errors.any():  # nothing was predicted yet
             return self.hyperparameters
         alone, shared, without, offset = self.errors
+        if self.hyperparameters.noise is not None:  # errors are negative log-likelihoods
+            better = bool(alone > shared + reward_config.AS_GOOD_NATS)
+            return self.hyperparameters._replace(shared=better)
         return Hyperparameters(
             shared=bool(alone > config.AS_GOOD * shared),
             offset=bool(without > config.CLEARLY_WORSE * offset),
@@ -151,7 +166,9 @@ class HyperparameterSelector:
         """Read what :meth:`saved` returned; ``prior`` is the one in use, if there is one yet."""
         known = reader.plain("hyperparameters")
         selector = cls(
-            hyperparameters=Hyperparameters(bool(known["shared"]), bool(known["offset"])),
+            hyperparameters=Hyperparameters(
+                shared=bool(known["shared"]), offset=bool(known["offset"]), noise=known["noise"]
+            ),
             errors=reader.doubles("errors", (_N_ERRORS,)),
             noise_share=reader.variance("noise_share"),
             recent=reader.doubles("recent", (4,)),
@@ -200,8 +217,12 @@ def _numbers(hyperparameters: Hyperparameters) -> Codes:
 
 
 def _all_candidates(used: Hyperparameters) -> list[Hyperparameters]:
-    """Return a candidate for each value of each hyperparameter; the one in use comes twice."""
+    """Return a candidate for each value of each hyperparameter; the one in use comes twice.
+
+    Where the noise is known there is an offset in any case.
+    """
+    known = used.noise is not None
     return [
         *(used._replace(shared=value) for value in _CHOICES),
-        *(used._replace(offset=value) for value in _CHOICES),
+        *(used if known else used._replace(offset=value) for value in _CHOICES),
     ]

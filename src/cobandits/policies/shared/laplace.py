@@ -1,0 +1,87 @@
+"""Learn the prior and all posteriors from the rows of a state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from cobandits.errors import DataError
+from cobandits.policies.shared import config, reward_config
+from cobandits.policies.shared.empirical_bayes import (
+    DecomposedPrior,
+    Hyperparameters,
+    HyperparameterSelector,
+    PriorFit,
+    Priors,
+    fit_priors,
+)
+from cobandits.policies.shared.posteriors import TaskPosteriors
+from cobandits.policies.shared.row_store import RowStore
+from cobandits.policies.shared.state import State
+from cobandits.policies.shared.working_rows import Reweighting, first_prior, linked_coordinates
+
+__all__ = ["Learned", "learn_all", "sizes_named"]
+
+
+class Learned(NamedTuple):
+    """What a refit learns."""
+
+    store: RowStore  # rows near the thetas
+    selector: HyperparameterSelector
+    posteriors: TaskPosteriors
+    growth: float  # of the number of rewards until the next refit, as a factor
+
+
+@contextmanager
+def sizes_named() -> Iterator[None]:
+    """Say what it means if a matrix cannot be decomposed."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise DataError(
+            f"features or rewards differ too much in size to be learned from ({error}); "
+            "scale them to about 1"
+        ) from error
+
+
+def learn_all(state: State) -> Learned:
+    """Learn the prior, and all posteriors under it, from the rows of a state.
+
+    Where rewards are not Gaussian, rows are weighted near the thetas that are known, and then again
+    near those that follow: Newton's method towards the mode of every posterior, at which the
+    posterior is the Laplace approximation.
+    """
+    likelihood, selector, store = state.likelihood, state.selector, state.store
+    best = selector.best(store)
+    steps = None if likelihood.noise is None else Reweighting(likelihood, store)
+    if steps is not None and state.posteriors is not None:
+        store = steps.step(state.posteriors)
+    fit = _fitted(state, store, best)
+    prior = DecomposedPrior.of(fit.under(best))
+    posteriors = TaskPosteriors.of(store, prior)
+    for _ in range(reward_config.LAPLACE_PASSES if steps is not None else 0):
+        assert steps is not None
+        store = steps.step(posteriors)
+        posteriors = TaskPosteriors.of(store, prior)
+        if steps.moved < reward_config.LAPLACE_TOLERANCE:
+            break
+    growth = config.SETTLED_GROWTH if fit.is_settled(best) else config.REFIT_GROWTH
+    return Learned(store, selector.following(best, fit), posteriors, growth)
+
+
+def _fitted(state: State, store: RowStore, best: Hyperparameters) -> PriorFit:
+    """Fit the priors to the rows of a store, from where the last fit ended."""
+    likelihood, selector = state.likelihood, state.selector
+    coordinates, start = linked_coordinates(likelihood, store), selector.start(best)
+    if coordinates is not None and start is None:
+        start = Priors(*(2 * [first_prior(likelihood, store, coordinates)]))
+    return fit_priors(
+        store,
+        start,
+        least_noise=selector.least_noise,
+        noise=likelihood.noise,
+        coordinates=coordinates,
+    )

@@ -1,0 +1,35 @@
+"""What rewards are taken to be, as they come: any numbers, clicks or counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cobandits.policies.shared.likelihoods import LIKELIHOODS, Likelihood
+from cobandits.policies.shared.pending import Pending
+from cobandits.policies.shared.state import State
+from cobandits.policies.shared.working_rows import first_selector, reinterpreted, suitable
+
+__all__ = ["decided", "taken_for"]
+
+
+def decided(state: State, news: Pending) -> State:
+    """Return the state with the likelihood that its rewards suggest, where it may choose."""
+    if state.kind != "auto" or state.likelihood.noise is not None or not state.whole:
+        return state
+    y = news.rows[:, -1]
+    low, high = min(state.lowest, float(y.min())), max(state.highest, float(y.max()))
+    if not LIKELIHOODS["count"].admits(y):
+        return state
+    likelihood = suitable(state.store, low, high)
+    return state if likelihood is state.likelihood else taken_for(state, likelihood)
+
+
+def taken_for(state: State, likelihood: Likelihood) -> State:
+    """Return the state with its rows under another likelihood; all else has to be learned again."""
+    return replace(
+        state,
+        store=reinterpreted(state.likelihood, likelihood, state.store),
+        selector=first_selector(likelihood),
+        posteriors=None,
+        likelihood=likelihood,
+    )
