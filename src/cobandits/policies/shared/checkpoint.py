@@ -59,10 +59,11 @@ def _with_likelihood(header: Header) -> Header:
     """Return the header; in files from before there were others, rewards are Gaussian."""
     if "rewards" in header["setting"]:
         return header
+    then = {"likelihood": "gaussian", "whole": True, "judged": 0, "outliers": 0}
     found = {**header, "setting": {**header["setting"], "rewards": "gaussian"}}
-    found["state"] = {"likelihood": "gaussian", "whole": True, **header["state"]}
+    found["state"] = {**then, **header["state"]}
     if "before" in header:
-        before = {"likelihood": "gaussian", "whole": True, **header["before"]["state"]}
+        before = {**then, **header["before"]["state"]}
         found["before"] = {**header["before"], "state": before}
     return found
 
@@ -103,6 +104,8 @@ def _numbers(state: State, *, labelled: bool) -> Part:
         "return_evidence": state.return_evidence,
         "likelihood": state.likelihood.name,
         "whole": state.whole,
+        "judged": state.judged,
+        "outliers": state.outliers,
     }
     T = len(state.tasks)
     arrays: Arrays = {"counts": state.counts[:T], "full_counts": state.full_counts[:T]}
@@ -148,6 +151,7 @@ def _read_state(header: Header, arrays: Arrays) -> State:
         likelihood=_read_likelihood(reader),
     )
     state.whole = bool(reader.plain("whole"))
+    state.judged, state.outliers = reader.count("judged"), reader.count("outliers")
     state.counts, state.full_counts, state.seen = counts, full_counts, seen
     state.rewards, state.due = reader.count("rewards"), reader.count("due")
     state.changes = tuple(int(change) for change in reader.plain("changes"))

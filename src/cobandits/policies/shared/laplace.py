@@ -34,7 +34,7 @@ def learn_all(state: State, store: RowStore) -> Learned:
     posterior is the Laplace approximation.
     """
     likelihood, selector, best = state.likelihood, state.selector, state.selector.best()
-    steps = None if likelihood.noise is None else Reweighting(likelihood, store)
+    steps = Reweighting(likelihood, store) if likelihood.weighs else None
     if steps is not None and state.posteriors is not None:
         store = steps.step(state.posteriors)
     coordinates, start = linked_coordinates(likelihood, store), selector.prior
@@ -47,6 +47,6 @@ def learn_all(state: State, store: RowStore) -> Learned:
         assert steps is not None
         store = steps.step(posteriors)
         posteriors = TaskPosteriors.of(store, prior)
-        if steps.moved < config.LAPLACE_TOLERANCE:
+        if likelihood.noise is None or steps.moved < config.LAPLACE_TOLERANCE:
             break
     return Learned(store, selector.following(best, fit), posteriors)

@@ -27,6 +27,7 @@ from cobandits.policies.shared.state import Refit, Snapshot, State
 from cobandits.policies.shared.working_rows import (
     first_selector,
     learn_rewards,
+    n_outliers,
     predict_errors,
     reinterpreted,
     suitable,
@@ -74,8 +75,11 @@ def refit(snapshot: Snapshot) -> Refit:
 
 def _decided(state: State, news: Pending) -> State:
     """Return the state with the likelihood that its rewards suggest, where it may choose."""
-    if state.kind != "auto" or state.likelihood.noise is not None or not state.whole:
+    if state.kind != "auto" or state.likelihood.weighs:
         return state
+    if not state.whole:
+        enough = max(config.FEWEST_OUTLIERS, config.OUTLIER_SHARE * state.judged)
+        return _taken_for(state, LIKELIHOODS["robust"]) if state.outliers > enough else state
     y = news.rows[:, -1]
     low, high = min(state.lowest, float(y.min())), max(state.highest, float(y.max()))
     if not LIKELIHOODS["count"].admits(y):
@@ -92,6 +96,8 @@ def _taken_for(state: State, likelihood: Likelihood) -> State:
         selector=first_selector(likelihood),
         posteriors=None,
         likelihood=likelihood,
+        judged=0,
+        outliers=0,
     )
 
 
@@ -102,7 +108,7 @@ def _compared(state: State, news: Pending) -> State:
         n_active = int(np.count_nonzero(state.counts))
         detector = detector.after(news.tasks, news.squares, news.expected, n_active=n_active)
     likelihood = state.likelihood
-    losses = None if likelihood.noise is None else likelihood.losses
+    losses = likelihood.losses if likelihood.weighs else None
     selector = state.selector.scored(store.slots[news.tasks], news.rows, losses)
     rows = weighted_rows(likelihood, posteriors, news.tasks, news.rows)
     following = replace(
@@ -113,6 +119,9 @@ def _compared(state: State, news: Pending) -> State:
         pending=[],
         n_pending=0,
     )
+    if not likelihood.weighs and not state.whole and state.seen >= config.FEWEST_TO_TELL:
+        following.judged += len(news.tasks)
+        following.outliers += n_outliers(news.squares, news.expected)
     if detector.raised and state.on_change == "alert":
         following.detector = DriftDetector()
         following.changes = (*state.changes, state.rewards - state.n_pending)
@@ -215,8 +224,8 @@ def _refitted(state: State, news: Pending, n_new: int) -> State:
     """Return the state with a prior learned from its rows; counts the last ``n_new`` of news."""
     seen = state.seen + n_new
     due = int(np.ceil(seen * config.REFIT_GROWTH))
-    linked = state.likelihood.noise is not None
-    factor = config.LINKED_COMPRESSION if linked else config.COMPRESSION
+    weighs = state.likelihood.weighs
+    factor = config.LINKED_COMPRESSION if weighs else config.COMPRESSION
     store = state.store.compressed(factor * state.store.width).sorted()
     try:
         store, selector, posteriors = learn_all(state, store)
