@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,9 @@ from cobandits.policies.shared.row_store import RowStore
 from cobandits.policies.shared.working_rows import (
     Reweighting,
     learn_rewards,
+    n_outliers,
     reinterpreted,
+    robust_weights,
     weighted_rows,
 )
 from cobandits.simulate import simulate
@@ -337,3 +340,71 @@ def test_clicks_cost_less_when_they_are_learned_as_clicks() -> None:
         ]
         ratios.append(regrets[0] / regrets[1])
     assert np.mean(ratios) < 0.95
+
+
+# ---- Outliers, heavy tails, noise by task
+
+
+def test_a_row_is_weighted_by_its_error_and_by_the_noise_of_its_task() -> None:
+    rng, d, n = np.random.default_rng(0), 2, 400
+    prior, tasks = replace(known_prior(d, rng), noise=0.04), np.repeat([0, 1], n)
+    X = np.c_[rng.standard_normal((2 * n, d)), np.ones(2 * n)]
+    noise = np.where(tasks == 0, 0.1, 0.3) * rng.standard_normal(2 * n)
+    noise[7] = 5.0
+    F = np.c_[X, X @ np.array([1.0, -2.0, 0.5]) + noise]
+    store = RowStore.empty(n_tasks=2, dim=d).added(tasks, F).sorted()
+    found = robust_weights(TaskPosteriors.of(store, prior), tasks, F)
+    np.testing.assert_array_equal(found.rewards, F[:, -1])
+    quiet, loud = np.median(found.weights[:n]), np.median(found.weights[n:])
+    assert 5 < quiet / loud < 9  # 9 is the true ratio, and weights are drawn to each other
+    assert found.weights[7] < 0.01 * quiet
+    assert (found.weights[:n] == quiet).mean() > 0.98
+
+
+def test_outliers_are_counted_by_their_median() -> None:
+    rng = np.random.default_rng(0)
+    squares, expected = rng.standard_normal(2000) ** 2, np.ones(2000)
+    assert n_outliers(squares, expected) == 0
+    assert n_outliers(100 * squares, expected) == 0  # the model is overconfident, no more
+    squares[:20] = 200
+    assert n_outliers(squares, expected) == 20
+    assert n_outliers(np.zeros(9), np.ones(9)) == n_outliers(np.ones(1), np.ones(1)) == 0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "found"),
+    [("outliers", "robust"), ("heavy-tails", "robust"), ("gaussian", "gaussian")],
+)
+def test_outliers_are_found_out(outcome: str, found: str) -> None:
+    environment = world(outcome, 0.5, noise_std=0.1, n_tasks=20)
+    assert played(Shared(dim=6), environment, rounds=60).likelihood == found
+
+
+def test_a_robust_policy_goes_on_to_the_last_bit_when_saved(tmp_path: Path) -> None:
+    environment = world("outliers", 0.5, noise_std=0.1)
+    policy = played(Shared(dim=6, rewards="robust"), environment, rounds=20)
+    policy.save(tmp_path / "policy")
+    again = Shared.load(tmp_path / "policy")
+    for one in (policy, again):
+        played(one, environment, rounds=12, seed=1)
+    assert_same(policy, again)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("outcome", "noise_std", "most"), [("outliers", 0.1, 0.7), ("own-noise", 0.3, 0.97)]
+)
+def test_outliers_cost_less_where_they_are_noticed(
+    outcome: str, noise_std: float, most: float
+) -> None:
+    environment = world(outcome, 0.5, dim=20, n_tasks=40, noise_std=noise_std, n_arms=5)
+    regrets = np.array(
+        [
+            [
+                simulate(Shared(dim=20, rewards=kind), environment, 150, seed).regret_per_task
+                for kind in ("auto", "gaussian")
+            ]
+            for seed in range(2000, 2008)
+        ]
+    )
+    assert regrets[:, 0].mean() < most * regrets[:, 1].mean()

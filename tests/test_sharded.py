@@ -175,7 +175,7 @@ def test_what_leaves_a_shard_does_not_grow_with_its_tasks() -> None:
 
 @pytest.mark.parametrize("shards", [1, 3])
 def test_thetas_over_shards_are_those_of_one_place(shards: int) -> None:
-    here = Shared(dim=D, explore="never", on_change="alert")
+    here = Shared(dim=D, explore="never", on_change="alert", rewards="gaussian")
     there = ShardedShared(dim=D, shards=shards, explore="never")
     play([here, there], batches(50))
     assert here.prior is not None

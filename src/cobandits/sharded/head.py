@@ -77,7 +77,7 @@ class Head(Shared):
         if setting.setdefault("rewards", "gaussian") != "gaussian":
             raise ConfigurationError(
                 f"shards learn rewards as any numbers: rewards must be 'gaussian', got "
-                f"{setting['rewards']!r}; use Shared for clicks and counts"
+                f"{setting['rewards']!r}; use Shared for others"
             )
         super().__init__(**setting)
         self._forget()

@@ -93,6 +93,8 @@ def _numbers(state: State, *, labelled: bool) -> Part:
         "return_evidence": state.return_evidence,
         "likelihood": state.likelihood.name,
         "whole": state.whole,
+        "judged": state.judged,
+        "outliers": state.outliers,
     }
     T = len(state.tasks)
     arrays: Arrays = {"counts": state.counts[:T], "full_counts": state.full_counts[:T]}
@@ -138,6 +140,7 @@ def _read_state(header: Header, arrays: Arrays) -> State:
         likelihood=_read_likelihood(reader),
     )
     state.whole = bool(reader.plain("whole"))
+    state.judged, state.outliers = reader.count("judged"), reader.count("outliers")
     state.counts, state.full_counts, state.seen = counts, full_counts, seen
     state.rewards, state.due = reader.count("rewards"), reader.count("due")
     state.changes = tuple(int(change) for change in reader.plain("changes"))

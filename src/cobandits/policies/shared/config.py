@@ -1,6 +1,6 @@
 """Every constant of the shared policy: its unit, why it has this value, and what it moves.
 
-Those of clicks and counts are in ``reward_config``.
+Those of clicks, counts and outliers are in ``reward_config``.
 
 Modules read them as ``config.NAME``, so a study can set one without touching the code; only how
 many candidates there are of each hyperparameter is fixed. Most values were chosen while looking at

@@ -56,7 +56,7 @@ def learn_all(state: State) -> Learned:
     """
     likelihood, selector, store = state.likelihood, state.selector, state.store
     best = selector.best(store)
-    steps = None if likelihood.noise is None else Reweighting(likelihood, store)
+    steps = Reweighting(likelihood, store) if likelihood.weighs else None
     if steps is not None and state.posteriors is not None:
         store = steps.step(state.posteriors)
     fit = _fitted(state, store, best)
@@ -66,7 +66,7 @@ def learn_all(state: State) -> Learned:
         assert steps is not None
         store = steps.step(posteriors)
         posteriors = TaskPosteriors.of(store, prior)
-        if steps.moved < reward_config.LAPLACE_TOLERANCE:
+        if likelihood.noise is None or steps.moved < reward_config.LAPLACE_TOLERANCE:
             break
     growth = config.SETTLED_GROWTH if fit.is_settled(best) else config.REFIT_GROWTH
     return Learned(store, selector.following(best, fit), posteriors, growth)

@@ -28,6 +28,7 @@ __all__ = [
     "Gaussian",
     "Likelihood",
     "Rewards",
+    "Robust",
     "Working",
     "check_admitted",
     "mode",
@@ -35,7 +36,7 @@ __all__ = [
 
 Doubles = NDArray[np.float64]
 
-Rewards = Literal["auto", "gaussian", "binary", "count"]
+Rewards = Literal["auto", "gaussian", "robust", "binary", "count"]
 
 
 class Working(NamedTuple):
@@ -52,6 +53,7 @@ class Likelihood(ABC):
     scale: ClassVar[str]  # what the linear predictor is
     needed: ClassVar[str]  # what rewards have to be
     noise: ClassVar[float | None] = 1.0  # variance, of weighted rows; None where it is learned
+    weighs: ClassVar[bool] = True  # whether rows have weights
 
     @abstractmethod
     def nearest(self, rewards: Doubles) -> Doubles:
@@ -85,8 +87,11 @@ class Likelihood(ABC):
         """Tell whether rewards, (m,), can be such."""
         return bool((self.nearest(rewards) == rewards).all())
 
-    def working(self, etas: Doubles, rewards: Doubles) -> Working:
-        """Return working rewards and weights of rewards, (m,), near linear predictors, (m,)."""
+    def working(self, etas: Doubles, rewards: Doubles, variances: Doubles | None = None) -> Working:
+        """Return working rewards and weights of rewards, (m,), near linear predictors, (m,).
+
+        ``variances``, (m,), of the errors, are asked for by :class:`Robust` alone.
+        """
         near = np.clip(etas, -reward_config.LARGEST_PREDICTOR, reward_config.LARGEST_PREDICTOR)
         means = self.mean(near)
         weights = self.slope(means)
@@ -96,10 +101,11 @@ class Likelihood(ABC):
 class Gaussian(Likelihood):
     """Any numbers, with noise of unknown variance: a working reward is the reward itself."""
 
-    name = "gaussian"
+    name: ClassVar[Rewards] = "gaussian"
     scale = "expected reward"
     needed = "finite numbers"
     noise = None
+    weighs = False
 
     def nearest(self, rewards: Doubles) -> Doubles:
         """Return the rewards."""
@@ -129,9 +135,27 @@ class Gaussian(Likelihood):
         """Return the highest reward."""
         return highest
 
-    def working(self, etas: Doubles, rewards: Doubles) -> Working:
+    def working(self, etas: Doubles, rewards: Doubles, variances: Doubles | None = None) -> Working:
         """Return the rewards, with weights of 1."""
         return Working(rewards, np.ones_like(rewards))
+
+
+class Robust(Gaussian):
+    """Numbers with noise that has outliers or heavy tails, or that differs by task.
+
+    Errors beyond a few standard deviations count as if they were as large as these: their weight is
+    the ratio of the squares.
+    """
+
+    name: ClassVar[Rewards] = "robust"
+    weighs = True
+
+    def working(self, etas: Doubles, rewards: Doubles, variances: Doubles | None = None) -> Working:
+        """Return the rewards; where errors are too large for their variances, with less weight."""
+        if variances is None:
+            return super().working(etas, rewards)
+        squares = np.maximum((rewards - etas) ** 2, reward_config.LEAST_RESOLVED * variances)
+        return Working(rewards, np.minimum(1, reward_config.OUTLIER_SIZE**2 * variances / squares))
 
 
 class Binary(Likelihood):
@@ -142,7 +166,7 @@ class Binary(Likelihood):
     ([0.25, 0.105], [1.0, 0.0])
     """
 
-    name = "binary"
+    name: ClassVar[Rewards] = "binary"
     scale = "log-odds of a reward"
     needed = "0 or 1"
 
@@ -183,7 +207,7 @@ class Count(Likelihood):
     ([1.0, 7.389], [3.0, 0.0])
     """
 
-    name = "count"
+    name: ClassVar[Rewards] = "count"
     scale = "log of the expected reward"
     needed = "whole numbers of at least 0"
 
@@ -217,7 +241,9 @@ class Count(Likelihood):
         return float(np.log(max(highest, 1.0)))
 
 
-LIKELIHOODS: dict[str, Likelihood] = {one.name: one for one in (Gaussian(), Binary(), Count())}
+LIKELIHOODS: dict[str, Likelihood] = {
+    one.name: one for one in (Gaussian(), Robust(), Binary(), Count())
+}
 
 
 def check_admitted(kind: Rewards, rewards: Doubles) -> None:

@@ -72,9 +72,9 @@ class Shared(Policy):
         decides. So a false alarm, or rewards that were broken for a while, destroy nothing;
         :meth:`undo_change` returns to it at once. ``"start-over"``
         keeps nothing. ``"alert"`` goes on learning.
-    rewards : "auto", "gaussian", "binary" or "count"
-        What rewards are: any numbers, 0 and 1, or 0, 1, 2, ... The last two are learned by logistic
-        and by Poisson regression. ``"auto"`` takes them for what they look like so far.
+    rewards : "auto", "gaussian", "robust", "binary" or "count"
+        Numbers with Gaussian noise, or with outliers or a noise by task; 0 and 1 (logistic
+        regression); counts (Poisson regression). ``"auto"`` takes them for what they look like.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class Shared(Policy):
 
     @property
     def likelihood(self) -> str:
-        """What rewards are taken to be: "gaussian", "binary" or "count"."""
+        """What rewards are taken to be: "gaussian", "robust", "binary" or "count"."""
         return self._state.likelihood.name
 
     def explain(self, task: int | str | tuple[Any, ...]) -> Explanation:

@@ -1,9 +1,10 @@
-"""What rewards are taken to be, as they come: any numbers, clicks or counts."""
+"""What rewards are taken to be, as they come: any numbers, with outliers, clicks or counts."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from cobandits.policies.shared import reward_config
 from cobandits.policies.shared.likelihoods import LIKELIHOODS, Likelihood
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.state import State
@@ -14,8 +15,11 @@ __all__ = ["decided", "taken_for"]
 
 def decided(state: State, news: Pending) -> State:
     """Return the state with the likelihood that its rewards suggest, where it may choose."""
-    if state.kind != "auto" or state.likelihood.noise is not None or not state.whole:
+    if state.kind != "auto" or state.likelihood.weighs:
         return state
+    if not state.whole:
+        enough = max(reward_config.FEWEST_OUTLIERS, reward_config.OUTLIER_SHARE * state.judged)
+        return taken_for(state, LIKELIHOODS["robust"]) if state.outliers > enough else state
     y = news.rows[:, -1]
     low, high = min(state.lowest, float(y.min())), max(state.highest, float(y.max()))
     if not LIKELIHOODS["count"].admits(y):
@@ -32,4 +36,6 @@ def taken_for(state: State, likelihood: Likelihood) -> State:
         selector=first_selector(likelihood),
         posteriors=None,
         likelihood=likelihood,
+        judged=0,
+        outliers=0,
     )

@@ -55,6 +55,8 @@ class State:
     kind: Rewards = "auto"  # what rewards were said to be
     likelihood: Likelihood = LIKELIHOODS["gaussian"]  # what they are taken to be
     whole: bool = True  # whether all rewards so far were whole numbers
+    judged: int = 0  # errors that were looked at for outliers
+    outliers: int = 0  # and how many of them were such
     before: State | None = None  # kept from before the tasks changed
     return_evidence: float = 0.0  # that this predicts better
 

@@ -25,11 +25,17 @@ from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.reward_kinds import decided, taken_for
 from cobandits.policies.shared.state import Refit, Snapshot, State
-from cobandits.policies.shared.working_rows import learn_rewards, predict_errors, weighted_rows
+from cobandits.policies.shared.working_rows import (
+    learn_rewards,
+    n_outliers,
+    predict_errors,
+    weighted_rows,
+)
 from cobandits.policies.task_index import TaskIndex
 
 __all__ = ["absorb", "refit", "stored", "under", "undone"]
 
+Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
@@ -73,10 +79,8 @@ def _compared(state: State, news: Pending) -> State:
         n_active = int(np.count_nonzero(state.counts))
         detector = detector.after(news.tasks, news.squares, news.expected, n_active=n_active)
     likelihood = state.likelihood
-    losses = None if likelihood.noise is None else likelihood.losses
-    slots = store.slots[news.tasks]
-    selector = state.selector.scored(slots, news.rows, news.squares, news.expected, losses)
     rows = weighted_rows(likelihood, posteriors, news.tasks, news.rows)
+    selector = _scored(state, news, rows)
     following = replace(
         state,
         detector=detector,
@@ -85,11 +89,23 @@ def _compared(state: State, news: Pending) -> State:
         pending=[],
         n_pending=0,
     )
+    if not likelihood.weighs and not state.whole and state.seen >= reward_config.FEWEST_TO_TELL:
+        following.judged += len(news.tasks)
+        following.outliers += n_outliers(news.squares, news.expected)
     if detector.raised and state.on_change == "alert":
         following.detector = DriftDetector()
         following.changes = (*state.changes, state.rewards - state.n_pending)
     _compare_with_kept(following, news)
     return following
+
+
+def _scored(state: State, news: Pending, rows: Doubles) -> HyperparameterSelector:
+    """Return the selector with the errors of rewards; outliers have the weights of their rows."""
+    selector, slots = state.selector, state.store.slots[news.tasks]
+    if state.likelihood.noise is not None:
+        losses = state.likelihood.losses
+        return selector.scored(slots, news.rows, news.squares, news.expected, losses)
+    return selector.scored(slots, rows, news.squares * rows[:, -2] ** 2, news.expected)
 
 
 def _compare_with_kept(state: State, news: Pending) -> None:
@@ -211,8 +227,8 @@ def _refitted(state: State, news: Pending, n_new: int) -> State:
 
 
 def _sorted(state: State) -> State:
-    linked = state.likelihood.noise is not None
-    factor = reward_config.LINKED_COMPRESSION if linked else config.COMPRESSION
+    weighs = state.likelihood.weighs
+    factor = reward_config.LINKED_COMPRESSION if weighs else config.COMPRESSION
     return replace(state, store=state.store.compressed(factor * state.store.width).sorted())
 
 

@@ -30,7 +30,8 @@ def upgraded(header: Header, arrays: Arrays) -> tuple[Header, Arrays]:
 
 def _upgrade(header: Header, arrays: Arrays, prefix: str) -> None:
     """Replace the selector of a state, in place, and say that rewards are any numbers."""
-    header["state"] = {**header["state"], "likelihood": "gaussian", "whole": True}
+    gaussian = {"likelihood": "gaussian", "whole": True, "judged": 0, "outliers": 0}
+    header["state"] = {**header["state"], **gaussian}
     selector, name = dict(header["selector"]), f"{prefix}selector."
     before = selector["hyperparameters"]
     selector["hyperparameters"] = {

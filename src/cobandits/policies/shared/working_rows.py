@@ -31,14 +31,18 @@ __all__ = [
     "first_selector",
     "learn_rewards",
     "linked_coordinates",
+    "n_outliers",
     "predict_errors",
     "reinterpreted",
+    "robust_weights",
     "suitable",
     "weighted_rows",
 ]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
+
+_MEDIAN_SQUARE = 0.455  # of a standard Gaussian variable
 
 
 def learn_rewards(
@@ -49,7 +53,7 @@ def learn_rewards(
     A reward is made Gaussian at the mode along its arm, under the task's posterior before it.
     Returns squared errors before each row was learned, and the expected ones.
     """
-    if likelihood.noise is None:
+    if not likelihood.weighs:
         return posteriors.learn(tasks, F)
     posteriors.check(F)
     squares, expected = np.empty(len(tasks)), np.empty(len(tasks))
@@ -58,12 +62,16 @@ def learn_rewards(
         some = np.flatnonzero(turn == n)  # each task once
         rows, places = F[some], tasks[some]
         etas, variances = _predicted(posteriors, places, rows)
-        squares[some], expected[some] = _errors(likelihood, etas, variances, rows[:, -1])
-        y = likelihood.nearest(rows[:, -1])
-        z, w = likelihood.working(mode(likelihood, etas, variances, y), y)
+        squares[some], expected[some] = _errors(
+            likelihood, etas, variances, rows[:, -1], posteriors.prior.noise
+        )
+        y, noise = likelihood.nearest(rows[:, -1]), posteriors.prior.noise
+        if likelihood.noise is not None:
+            etas = mode(likelihood, etas, variances, y)
+        z, w = likelihood.working(etas, y, variances + noise)
         # What is unknown outside of the basis is noise too, which the weight has no part in.
-        outside = posteriors.noises[places] - posteriors.prior.noise
-        scaled = (posteriors.prior.noise + outside) / (1 / w + outside)
+        outside = posteriors.noises[places] - noise
+        scaled = (noise + outside) / (noise / w + outside)
         posteriors.learn(places, _weighted(rows, Working(z, scaled)))
     return squares, expected
 
@@ -72,9 +80,10 @@ def predict_errors(
     likelihood: Likelihood, posteriors: TaskPosteriors, tasks: Codes, F: Doubles
 ) -> tuple[Doubles, Doubles]:
     """Return squared errors of predicting rows ``[phi, 1, y]``, (m,), and the expected ones."""
-    if likelihood.noise is None:
+    if not likelihood.weighs:
         return posteriors.predict_errors(tasks, F)
-    return _errors(likelihood, *_predicted(posteriors, tasks, F), F[:, -1])
+    etas, variances = _predicted(posteriors, tasks, F)
+    return _errors(likelihood, etas, variances, F[:, -1], posteriors.prior.noise)
 
 
 def _predicted(posteriors: TaskPosteriors, tasks: Codes, F: Doubles) -> tuple[Doubles, Doubles]:
@@ -85,9 +94,11 @@ def _predicted(posteriors: TaskPosteriors, tasks: Codes, F: Doubles) -> tuple[Do
 
 
 def _errors(
-    likelihood: Likelihood, etas: Doubles, variances: Doubles, rewards: Doubles
+    likelihood: Likelihood, etas: Doubles, variances: Doubles, rewards: Doubles, noise: float
 ) -> tuple[Doubles, Doubles]:
     """Return squared errors, (m,), and the expected ones, to first order in the variances."""
+    if likelihood.noise is None:
+        return (rewards - etas) ** 2, variances + noise
     means = likelihood.mean(etas)
     slopes = likelihood.slope(means)
     expected = np.maximum(slopes + slopes**2 * variances, np.finfo(float).tiny)
@@ -98,14 +109,14 @@ def weighted_rows(
     likelihood: Likelihood, posteriors: TaskPosteriors | None, tasks: Codes, F: Doubles
 ) -> Doubles:
     """Return rows ``[phi, 1, y]`` as they are stored, weighted by what is known of tasks."""
-    if likelihood.noise is None:
+    if not likelihood.weighs or (posteriors is None and likelihood.noise is None):
         return F
     y = F[:, -1]
     if posteriors is None:
         etas: Doubles = np.full(len(F), likelihood.link(_typical(y)))
-    else:
-        etas = np.einsum("md,md->m", F[:, :-1], posteriors.thetas[tasks])
-    return _weighted(F, likelihood.working(etas, y))
+        return _weighted(F, likelihood.working(etas, y))
+    etas, variances = _predicted(posteriors, tasks, F)
+    return _weighted(F, likelihood.working(etas, y, variances + posteriors.prior.noise))
 
 
 class Reweighting:
@@ -126,6 +137,8 @@ class Reweighting:
 
     def step(self, posteriors: TaskPosteriors) -> RowStore:
         """Return the store with rows weighted by posteriors."""
+        if self.likelihood.noise is None:
+            return self._with(robust_weights(posteriors, self._tasks, self._rows))
         etas = np.einsum("md,md->m", self._rows[:, :-1], posteriors.thetas[self._tasks])
         if self._etas is not None:
             steps = np.clip(
@@ -133,11 +146,32 @@ class Reweighting:
             )
             etas, self.moved = self._etas + steps, float(np.abs(steps).max(initial=0))
         self._etas = etas
+        return self._with(self.likelihood.working(etas, self._rows[:, -1]))
+
+    def _with(self, working: Working) -> RowStore:
         owners, F = self.store.flat
         found = F.copy()
-        working = self.likelihood.working(etas, self._rows[:, -1])
         found[self._single] = _weighted(self._rows, working)
         return replace(self.store, row_buffer=found, owner_buffer=owners)
+
+
+def robust_weights(posteriors: TaskPosteriors, tasks: Codes, F: Doubles) -> Working:
+    """Return weights of rows ``[phi, 1, y]`` that posteriors have learned from.
+
+    A row is weighted by the error that it would have if it had not been learned from, and by the
+    noise of its task: the mean of squared errors, and a few more that are as expected of all tasks.
+    """
+    etas, variances = _predicted(posteriors, tasks, F)
+    noise, y = posteriors.prior.noise, F[:, -1]
+    left = np.maximum(1 - variances / noise, reward_config.LEAST_LEFT)  # 1 - leverage
+    squares = (y - etas) ** 2 / (noise * left)
+    noise *= max(1.0, float(np.median(squares)) / _MEDIAN_SQUARE)  # where it is taken for too small
+    squares = np.minimum((y - etas) ** 2 / (noise * left), reward_config.OUTLIER_SIZE**2)
+    prior, n = reward_config.NOISE_PSEUDO_ROWS, np.bincount(tasks)
+    ratios = (prior + np.bincount(tasks, squares)) / (prior + n)
+    spread = noise * np.maximum(ratios, reward_config.LEAST_NOISE_RATIO)[tasks]
+    weights = LIKELIHOODS["robust"].working(etas, y, spread * left).weights
+    return Working(y, weights * noise / spread)
 
 
 def reinterpreted(before: Likelihood, after: Likelihood, store: RowStore) -> RowStore:
@@ -233,3 +267,12 @@ def suitable(store: RowStore, lowest: float, highest: float) -> Likelihood:
         return LIKELIHOODS["binary" if mean <= reward_config.HIGHEST_CLICK_RATE else "gaussian"]
     counts = squares / n - mean**2 >= reward_config.LEAST_DISPERSION * mean
     return LIKELIHOODS["count" if counts else "gaussian"]
+
+
+def n_outliers(squares: Doubles, expected: Doubles) -> int:
+    """Return how many squared errors, (m,), are far beyond what is expected of their median."""
+    if len(squares) < reward_config.FEWEST_OUTLIERS or not squares.any():
+        return 0
+    ratios = squares / expected
+    usual = float(np.median(ratios)) / _MEDIAN_SQUARE
+    return int((ratios > reward_config.OUTLIER_RATIO_SQUARED * usual).sum())
