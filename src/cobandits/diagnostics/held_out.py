@@ -19,12 +19,13 @@ from cobandits.randomness import RandomSource, generator
 from cobandits.tasks import TaskData, TaskRows
 from cobandits.tasks.held import HeldTasks
 
-__all__ = ["LEAST_ROWS", "ROUGH", "Sharing", "sharing"]
+__all__ = ["ENOUGH", "LEAST_ROWS", "ROUGH", "Sharing", "sharing"]
 
 Floats = NDArray[np.floating]
 Progress = Callable[[int, int], None]  # folds done, folds in all
 
 ROUGH = 1e-5  # tolerance of shared fits: a smaller part of the cost moves no prediction
+ENOUGH = 20_000  # rows held out, in at least 2 folds: with more, intervals are hardly narrower
 
 
 def sharing(
@@ -50,7 +51,8 @@ def sharing(
     rank, ridge
         Of the shared fit, as in :class:`LowRank`.
     n_folds : int
-        At least 2; at most the number of rows is used.
+        At least 2; at most the number of rows is used. Of large tables only as many of them
+        are held out as have 20,000 rows together, but at least 2.
     rng
         Deals each task's rows to the folds.
     progress
@@ -65,8 +67,16 @@ def sharing(
     rows = _checked(tasks, rank, n_folds)
     folds = rows.folds(min(n_folds, rows.n_rows), generator(rng))
     shared = LowRank(rank=rank, ridge=ridge, tolerance=ROUGH)
-    errors, ranks = _held_out_errors(rows, folds, shared, progress)
-    return _summary(rows, errors, ranks)
+    n_held = _enough_folds(folds)
+    errors, ranks = _held_out_errors(rows, folds, n_held, shared, progress)
+    held = folds < n_held
+    return _summary(rows.select(held), errors[held], ranks)
+
+
+def _enough_folds(folds: NDArray[np.int64]) -> int:
+    """Return how many of the folds are held out, one after the other."""
+    rows = np.cumsum(np.bincount(folds))
+    return min(len(rows), max(2, 1 + int(np.searchsorted(rows, ENOUGH))))
 
 
 def _checked(tasks: TaskData, rank: int | Literal["auto"], n_folds: int) -> TaskRows:
@@ -85,16 +95,21 @@ def _checked(tasks: TaskData, rank: int | Literal["auto"], n_folds: int) -> Task
 
 
 def _held_out_errors(
-    rows: TaskRows, folds: NDArray[np.int64], estimator: LowRank, progress: Progress | None
+    rows: TaskRows,
+    folds: NDArray[np.int64],
+    n_held: int,
+    estimator: LowRank,
+    progress: Progress | None,
 ) -> tuple[Floats, tuple[int, ...]]:
     """Return each row's squared error by each model, (n_rows, models), and the shared ranks.
 
-    A task without training rows is predicted to be 0 by the shared fit.
+    Rows that are never held out have none. A task without training rows is predicted to be 0 by
+    the shared fit.
     """
     others = CommonMean(), Pooled(), CommonMean(mean="constant")
     errors = np.empty((rows.n_rows, len(ALL)))
-    ranks, n_folds = [], int(folds.max()) + 1
-    for fold, training in enumerate(_training(rows, folds, n_folds)):
+    ranks = []
+    for fold, training in enumerate(_training(rows, folds, n_held)):
         held = folds == fold
         unseen = rows.select(held)
         shared = estimator.fit(training)
@@ -103,17 +118,18 @@ def _held_out_errors(
         errors[held, -1] = (unseen.rewards - _means(training)[unseen.owners]) ** 2
         ranks.append(shared.rank)
         if progress is not None:
-            progress(fold + 1, n_folds)
+            progress(fold + 1, n_held)
     return errors, tuple(ranks)
 
 
-def _training(rows: TaskRows, folds: NDArray[np.int64], n_folds: int) -> Iterator[HeldTasks]:
+def _training(rows: TaskRows, folds: NDArray[np.int64], n_held: int) -> Iterator[HeldTasks]:
     """Yield what is not held out in each fold: rows, or statistics where there are many rows."""
     if not rows.is_long:
-        yield from (rows.select(folds != fold) for fold in range(n_folds))
+        yield from (rows.select(folds != fold) for fold in range(n_held))
         return
-    parts = [rows.select(folds == fold).statistics() for fold in range(n_folds)]
-    for fold in range(n_folds):
+    groups = np.minimum(folds, n_held)  # the last one is never held out
+    parts = [rows.select(groups == group).statistics() for group in range(groups.max() + 1)]
+    for fold in range(n_held):
         first, *rest = parts[:fold] + parts[fold + 1 :]
         yield first.plus(rest)
 
