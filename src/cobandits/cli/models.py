@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cobandits.diagnostics import Sharing
+from cobandits.diagnostics.few_rows import has_few_rows, shared_fit
 from cobandits.diagnostics.verdict import ALL, MEAN
 from cobandits.discovery import pick
 from cobandits.estimate import Estimate
@@ -43,6 +44,8 @@ def fitted(
         "pooled": Pooled(),
         "independent": CommonMean(mean="constant"),
     }
+    if model == "shared" and has_few_rows(tasks):
+        return shared_fit(tasks, shared, seed)
     estimator = others.get(model, shared)
     return estimator.fit(tasks.compact(), rng=seed, progress=lambda i, *_: progress(i))
 

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.diagnostics.few_rows import shared_fit
 from cobandits.diagnostics.verdict import ALL, LEAST_ROWS, NEGLIGIBLE, Sharing, by_task
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimators.checks import check_rank
@@ -39,7 +40,8 @@ def sharing(
 ) -> Sharing:
     """Compare models that share between tasks with models that do not, by cross-validation.
 
-    The models are :class:`LowRank` with ``rank`` and ``ridge``, :class:`CommonMean` and
+    The models are :class:`LowRank` with ``rank`` and ``ridge`` (with neither given and fewer
+    rows than features per task, a Gaussian prior by EM), :class:`CommonMean` and
     :class:`Pooled`, which share; and each task's own theta, shrunken to 0 as far as the spread
     of all tasks says (:class:`CommonMean` with ``mean="constant"``), and its own mean alone,
     which do not. All that they choose, they choose on the training rows of a fold.
@@ -112,7 +114,7 @@ def _held_out_errors(
     for fold, training in enumerate(_training(rows, folds, n_held)):
         held = folds == fold
         unseen = rows.select(held)
-        shared = estimator.fit(training)
+        shared = shared_fit(training, estimator)
         thetas = [shared.theta, *(other.fit(training).theta for other in others)]
         errors[held, :-1] = _squared_errors(unseen, thetas)
         errors[held, -1] = (unseen.rewards - _means(training)[unseen.owners]) ** 2
@@ -176,7 +178,7 @@ def _pair_errors(errors: Floats, tasks: TaskRows) -> Floats:
     found = np.zeros((n_models, n_models))
     for i, j in combinations(range(n_models), 2):
         differences = errors[:, i] - errors[:, j]
-        if by_task(tasks.n_tasks):
+        if by_task(tasks.counts):
             sums = _sums(differences - differences.mean(), tasks)
             spread = np.sqrt(tasks.n_tasks / (tasks.n_tasks - 1) * float(sums @ sums))
         else:

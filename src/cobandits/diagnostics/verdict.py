@@ -46,9 +46,13 @@ _CLUSTERS = 10  # tasks; errors of fewer do not tell the spread between tasks
 _SHOWN = 5  # tasks named in a report
 
 
-def by_task(n_tasks: int) -> bool:
-    """Return whether standard errors are taken over tasks (cluster-robust), or over rows."""
-    return n_tasks >= _CLUSTERS
+def by_task(counts: NDArray[np.int64]) -> bool:
+    """Return whether standard errors are taken over tasks (cluster-robust), or over rows.
+
+    Where a few tasks have most of the rows, they are as few as ``(sum n)^2 / sum n^2``.
+    """
+    rows = counts.astype(np.float64)
+    return bool(rows.sum() ** 2 >= _CLUSTERS * (rows @ rows))
 
 
 class Change(NamedTuple):
@@ -116,7 +120,7 @@ class Sharing:
 
     @property
     def _quantile(self) -> float:
-        n = len(self.labels) if by_task(len(self.labels)) else int(self.counts.sum())
+        n = len(self.labels) if by_task(self.counts) else int(self.counts.sum())
         return float(scipy.special.stdtrit(n - 1, _LEVEL))
 
     @property
