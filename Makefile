@@ -24,7 +24,7 @@ export MPLBACKEND := Agg
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup test test-matrix lint lint-workflows format reproduce bench bench-cluster bench-peers flagship \
-  statistical dist clean
+  statistical tables dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -108,6 +108,10 @@ flagship: setup ## `shared` against the others: docs/shared-results.md (slow; go
 
 statistical: setup ## the claims that need many seeds (slow, not part of `make test`)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 0 -m statistical $(PYTEST_ARGS) tests
+
+tables: setup ## ten real tables from CSV to predictions, and their times beside pandas and scikit-learn
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 0 -m "tables or not tables" tests/test_tables.py
+	$(BIN)/python -m benchmarks tables
 
 # auditwheel gives the wheel its manylinux tag, abi3audit checks that it fits every Python it names.
 dist: setup ## sdist and wheel in dist/, checked in an empty environment outside of the checkout
