@@ -13,7 +13,7 @@ from cobandits import plots
 from cobandits.cli.findings import Findings, doubts
 from cobandits.cli.models import BEST, CHOICES, fitted, preferred
 from cobandits.cli.output import check_file, plot_directory, to_json, writing
-from cobandits.cli.reading import MISSING, Columns, Missing, read_table
+from cobandits.cli.reading import MISSING, Columns, Missing, Table, read_table
 from cobandits.diagnostics import Sharing, Spectrum, sharing, spectrum
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
@@ -115,29 +115,37 @@ def fit(options: FitOptions, of_columns: ColumnOptions) -> None:
     with one_thread(), ProgressBar(every=_EVERY) as bar:
         bar.stage(f"reading {file.name}")
         table = read_table(file, columns)
-        bar.stage("held-out errors")
-        report, reason = _held_out(table.tasks, shared, options.seed, bar)
-        model = preferred(asked, report, table.tasks)
-        bar.stage("fitting")
-        found = fitted(model, table.tasks, shared, options.seed, bar.update)
-        estimate = replace(found, schema=table.schema, task_name=columns.task)
-        with writing(output):
-            estimate.save(output)
-        findings = Findings(
-            notes=table.notes,
-            counts=table.tasks.counts,
-            model=model,
-            preferred=asked == BEST and report is not None,
-            shared=shared,
-            estimate=estimate,
-            spectrum=_spectrum(table.tasks, model, shared, estimate, plot, bar),
-            sharing=report,
-            warnings=(*doubts(table.tasks, estimate), *reason),
-            output=output,
-        )
+        findings = _found(table, columns.task, shared, asked, options, bar)
     print(to_json(findings.columns) if options.as_json else findings)
     if plot is not None:
         _draw(findings, table.tasks, plot)
+
+
+def _found(
+    table: Table, task: str, shared: LowRank, asked: str, options: FitOptions, bar: ProgressBar
+) -> Findings:
+    """Compare the models, and fit and save the one that was asked for or is best."""
+    tasks = table.tasks
+    bar.stage("held-out errors")
+    report, reason = _held_out(tasks, shared, options.seed, bar)
+    model = preferred(asked, report, tasks)
+    bar.stage("fitting")
+    found = fitted(model, tasks, shared, options.seed, bar.update)
+    estimate = replace(found, schema=table.schema, task_name=task)
+    with writing(options.output):
+        estimate.save(options.output)
+    return Findings(
+        notes=table.notes,
+        counts=tasks.counts,
+        model=model,
+        preferred=asked == BEST and report is not None,
+        shared=shared,
+        estimate=estimate,
+        spectrum=_spectrum(tasks, model, shared, estimate, options.plot, bar),
+        sharing=report,
+        warnings=(*doubts(tasks, estimate), *reason),
+        output=options.output,
+    )
 
 
 def _rank(text: str) -> int | Literal["auto"]:

@@ -40,11 +40,10 @@ def sharing(
 ) -> Sharing:
     """Compare models that share between tasks with models that do not, by cross-validation.
 
-    The models are :class:`LowRank` with ``rank`` and ``ridge`` (with neither given and fewer
-    rows than features per task, a Gaussian prior by EM), :class:`CommonMean` and
-    :class:`Pooled`, which share; and each task's own theta, shrunken to 0 as far as the spread
-    of all tasks says (:class:`CommonMean` with ``mean="constant"``), and its own mean alone,
-    which do not. All that they choose, they choose on the training rows of a fold.
+    Those that share: :class:`LowRank` (with fewer rows than features per task, and neither rank
+    nor ridge given, a Gaussian prior by EM), :class:`CommonMean` and :class:`Pooled`. Those that
+    do not: each task's own theta, shrunken (:class:`CommonMean` with ``mean="constant"``), and
+    its own mean. All that they choose, they choose on the training rows of a fold.
 
     Parameters
     ----------
@@ -53,12 +52,9 @@ def sharing(
     rank, ridge
         Of the shared fit, as in :class:`LowRank`.
     n_folds : int
-        At least 2; at most the number of rows is used. Of large tables only as many of them
-        are held out as have 20,000 rows together, but at least 2.
+        At least 2. Of large tables only as many of them are held out as have 20,000 rows.
     rng
         Deals each task's rows to the folds.
-    progress
-        Called with the number of folds done and of all folds.
 
     >>> from cobandits.environments import Synthetic
     >>> source = Synthetic(dim=20, n_tasks=30, rank=2, noise_std=0.1)
@@ -71,8 +67,7 @@ def sharing(
     shared = LowRank(rank=rank, ridge=ridge, tolerance=ROUGH)
     n_held = _enough_folds(folds)
     errors, ranks = _held_out_errors(rows, folds, n_held, shared, progress)
-    held = folds < n_held
-    return _summary(rows.select(held), errors[held], ranks)
+    return _summary(rows.select(folds < n_held), errors[folds < n_held], ranks)
 
 
 def _enough_folds(folds: NDArray[np.int64]) -> int:
