@@ -654,14 +654,14 @@ def test_help(run: Run) -> None:
 @pytest.mark.parametrize("package", ["typer", "rich"])
 def test_a_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    refused(run("--help"), [package, "pip install 'cobandits[cli]'", "pip install '.[cli]'"])
+    refused(run("--help"), [package, "pip install '.[cli]'"])
 
 
 def test_missing_matplotlib_is_told_before_the_fit(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    refused(run("estimate", "--plot", tmp_path), ["pip install 'cobandits[plot]'"])
+    refused(run("estimate", "--plot", tmp_path), ["pip install '.[plot]'"])
 
 
 def test_it_runs_as_a_module() -> None:

@@ -121,7 +121,9 @@ def _paper_rivals(evidence: Evidence) -> list[str]:
 
 def _score(found: Sequence[Duel]) -> str:
     won, lost = [duel for duel in found if duel.won], [duel for duel in found if duel.lost]
-    text = f"Against the paper's baselines: lower in {len(won)} of {len(found)} comparisons"
+    rivals = listed(list(dict.fromkeys(duel.where["the rival"] for duel in found)))
+    text = f"Against the paper's baselines ({rivals}): "
+    text += f"lower in {len(won)} of {len(found)} comparisons"
     text += f", higher in {len(lost)}"
     if rest := len(found) - len(won) - len(lost):
         text += f", too close to tell in {rest}"
