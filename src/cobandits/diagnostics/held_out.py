@@ -20,12 +20,13 @@ from cobandits.randomness import RandomSource, generator
 from cobandits.tasks import TaskData, TaskRows
 from cobandits.tasks.held import HeldTasks
 
-__all__ = ["ENOUGH", "LEAST_ROWS", "ROUGH", "Sharing", "sharing"]
+__all__ = ["ENOUGH", "LEAST_ROWS", "ROUGH", "STEPS", "Sharing", "sharing"]
 
 Floats = NDArray[np.floating]
 Progress = Callable[[int, int], None]  # folds done, folds in all
 
 ROUGH = 1e-5  # tolerance of shared fits: a smaller part of the cost moves no prediction
+STEPS = 100  # the most of a shared fit: later ones gain little
 ENOUGH = 20_000  # rows held out, in at least 2 folds: with more, intervals are hardly narrower
 
 
@@ -64,7 +65,7 @@ def sharing(
     """
     rows = _checked(tasks, rank, n_folds)
     folds = rows.folds(min(n_folds, rows.n_rows), generator(rng))
-    shared = LowRank(rank=rank, ridge=ridge, tolerance=ROUGH)
+    shared = LowRank(rank=rank, ridge=ridge, tolerance=ROUGH, iterations=STEPS)
     n_held = _enough_folds(folds)
     errors, ranks = _held_out_errors(rows, folds, n_held, shared, progress)
     return _summary(rows.select(folds < n_held), errors[folds < n_held], ranks)
