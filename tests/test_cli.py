@@ -23,7 +23,7 @@ from cobandits.cli.comparison import Comparison
 from cobandits.cli.comparison import Run as ComparedRun
 from cobandits.cli.tables import print_comparison
 from cobandits.diagnostics import sharing
-from cobandits.diagnostics.verdict import MODELS
+from cobandits.diagnostics.verdict import IN_WORDS, MODELS
 from cobandits.environments import Synthetic
 from cobandits.estimate import Estimate, Status
 from cobandits.estimators import CommonMean, Estimator, LowRank, Pooled, available, make
@@ -33,6 +33,7 @@ from cobandits.schema import Schema
 from cobandits.tasks import TaskRows
 from tests.commands import Result, Run, command_line
 from tests.support import drawn, optimum_near_truth
+from tests.tables import constructed
 
 KEYS = {
     "estimator",
@@ -303,7 +304,9 @@ def test_what_is_held_out_checks_the_fit_that_is_written(
     report = sharing(tasks, ridge=ridge, rng=3)
     expected = {name: report.r_squared(name) for name in MODELS}
     assert result.records[0]["r_squared"] == pytest.approx(expected)
-    assert np.allclose(Estimate.load(model).theta, LowRank(ridge=ridge).fit(tasks).theta)
+    best = LowRank(ridge=ridge) if report.best == "shared" or ridge != "auto" else CommonMean()
+    assert result.records[0]["model"] == ("shared" if isinstance(best, LowRank) else report.best)
+    assert np.allclose(Estimate.load(model).theta, best.fit(tasks).theta)
 
 
 def mixed(n_rows: int = 12) -> pl.DataFrame:
@@ -382,10 +385,33 @@ def test_the_model_that_the_verdict_names_can_be_written(
 ) -> None:
     path = tmp_path / "model"
     result = run("fit", rows, *COLUMNS, "--model", model, "-o", path)
-    assert f"model         {type(estimator).__name__}" in result.out
+    assert f"model         {model}: {IN_WORDS[model]} (given)\n" in result.out
     tasks = TaskRows.from_file(rows, task="city", reward="clicks", intercept=True)
     assert np.allclose(Estimate.load(path).theta, estimator.fit(tasks).theta)
-    refused(run("fit", rows, *COLUMNS, "--model", "best", "-o", path), ["no model 'best'"])
+    refused(run("fit", rows, *COLUMNS, "--model", "magic", "-o", path), ["no model 'magic'"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "model"),
+    [("common", "common"), ("means", "mean"), ("low rank", "shared"), ("unrelated", "independent")],
+)
+def test_the_model_that_predicts_best_is_written(
+    run: Run, tmp_path: Path, kind: str, model: str
+) -> None:
+    tasks, path = constructed(kind, 1, n_tasks=60, n_rows=12, dim=4), tmp_path / "rows.parquet"
+    columns = {f"x{j}": tasks.rows[:, j] for j in range(4)}
+    pl.DataFrame({"city": tasks.owners, "clicks": tasks.rewards, **columns}).write_parquet(path)
+    (record,) = run("fit", path, *COLUMNS, "-o", tmp_path / "model", "--json").records
+    assert (record["best"], record["model"]) == (model, model)
+    estimate = Estimate.load(tmp_path / "model")
+    if model == "mean":  # each task's mean, shrunken; the features count nothing
+        means = CommonMean().fit(tasks.rewards_alone()).theta[0]
+        assert np.allclose(estimate.predict(tasks.rows, tasks.owners), means[tasks.owners])
+    shown = run("fit", path, *COLUMNS, "-o", tmp_path / "model").out
+    assert f"model         {model}: {IN_WORDS[model]} (best by held-out errors)\n" in shown
+    assert ("spectrum" in shown) == (model == "shared")
+    (bare,) = run("fit", path, *COLUMNS, "--no-intercept", "-o", tmp_path / "m", "--json").records
+    assert bare["model"] != "mean"
 
 
 def test_duplicate_columns_are_warned_of_and_constant_ones_left_out(
@@ -628,14 +654,14 @@ def test_help(run: Run) -> None:
 @pytest.mark.parametrize("package", ["typer", "rich"])
 def test_a_missing_extra_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    refused(run("--help"), [package, "pip install 'cobandits[cli]'", "pip install '.[cli]'"])
+    refused(run("--help"), [package, "pip install '.[cli]'"])
 
 
 def test_missing_matplotlib_is_told_before_the_fit(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    refused(run("estimate", "--plot", tmp_path), ["pip install 'cobandits[plot]'"])
+    refused(run("estimate", "--plot", tmp_path), ["pip install '.[plot]'"])
 
 
 def test_it_runs_as_a_module() -> None:

@@ -246,7 +246,8 @@ def test_a_log_is_replayed_for_its_rewards(run: Run, log: Path, tmp_path: Path) 
     assert float(rows["random"][3]) > 0.2  # 1.96 of about 1 / sqrt(30), not the spread of trials
     whole = run(*command[:5], *names, "--trials", 1, "--json").records
     assert {record["rounds"] for record in whole} == {20}  # all that the log has
-    assert "nobody knows the regret in replay" in table.err
+    assert "; 60 requests, as they were logged, 2 trials" in table.out
+    assert (tmp_path / "pictures" / "reward.png").stat().st_size > 500
     refused = run(*command, *names, "--tune")
     assert refused.code == 2
     assert "ridge cannot be tuned" in refused.err

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import optimize, stats
 
 from cobandits.diagnostics import Sharing, sharing, spectrum
+from cobandits.diagnostics.few_rows import shared_fit
 from cobandits.diagnostics.held_out import ROUGH
 from cobandits.diagnostics.verdict import ALL
 from cobandits.environments import Synthetic
@@ -360,16 +361,84 @@ def test_the_right_model_is_named(kind: str, seed: int) -> None:
     assert sharing(constructed(kind, seed, n_tasks=60, n_rows=12), rng=seed).best == RIGHT[kind]
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_common_slope_is_found_where_tasks_have_six_rows(seed: int) -> None:
-    report = sharing(constructed("common", seed, n_tasks=300, n_rows=6), rng=seed)
-    assert report.best == "common"
+@pytest.mark.parametrize("kind", ["common", "low rank"])
+def test_what_tasks_share_is_found_where_they_have_six_rows(kind: str) -> None:
+    report = sharing(constructed(kind, 1, n_tasks=300, n_rows=6), rng=1)
+    assert report.best == RIGHT[kind]
     assert report.verdict.startswith("sharing helps")
+
+
+def test_a_prior_by_em_is_the_most_likely_one() -> None:
+    """Against SciPy's minimum of the likelihood with thetas integrated out."""
+    T, n, d = 200, 3, 4
+    rng = np.random.default_rng(5)
+    X, slopes = rng.standard_normal((T, n, d)), rng.standard_normal((T, 1)) * [2.0, 1.0, 0.5, 0.2]
+    y = np.einsum("tnd,td->tn", X, 1 + slopes) + 0.5 * rng.standard_normal((T, n))
+    tasks = TaskRows.from_stacked(X, y)
+    found = shared_fit(tasks, LowRank(ridge="auto"))
+    assert found.estimator == "a prior by EM"
+    lower = np.tril_indices(d)
+
+    def unpacked(p: Floats) -> tuple[Floats, Floats, float]:
+        L = np.zeros((d, d))
+        L[lower] = p[d:-1]
+        return p[:d], L @ L.T, float(np.exp(p[-1]))
+
+    def minus_log_likelihood(p: Floats) -> float:
+        m, C, noise = unpacked(p)
+        V = X @ C @ X.transpose(0, 2, 1) + noise * np.eye(n)
+        e = y - X @ m
+        squares = np.einsum("ti,tij,tj->", e, np.linalg.inv(V), e)
+        return float(np.linalg.slogdet(V)[1].sum() + squares)
+
+    start = np.concatenate([np.ones(d), np.eye(d)[lower], [0.0]])
+    m, C, noise = unpacked(optimize.minimize(minus_log_likelihood, start).x)
+    known = (
+        np.einsum("tni,tn->it", X, y) / noise + np.linalg.solve(C + 1e-9 * np.eye(d), m)[:, None]
+    )
+    precisions = np.linalg.inv(C + 1e-9 * np.eye(d)) + X.transpose(0, 2, 1) @ X / noise
+    thetas = np.linalg.solve(precisions, known.T[..., None])[..., 0].T
+    assert np.linalg.norm(found.theta - thetas) < 0.05 * np.linalg.norm(thetas - m[:, None])
+
+
+def test_a_prior_is_for_few_rows_of_many_tasks_alone() -> None:
+    few = constructed("low rank", 1, n_tasks=60, n_rows=6)
+    for tasks, expected in ((few, True), (few.every(2), False), (related(0), False)):
+        estimate = shared_fit(tasks, LowRank(ridge="auto"))
+        assert (estimate.estimator == "a prior by EM") == expected
+    assert shared_fit(few, LowRank(rank=2, ridge="auto")).estimator == "LowRank"
+
+
+def test_a_few_large_tasks_are_judged_by_their_rows() -> None:
+    """Of 12 tasks two have nearly all rows: intervals over tasks would tell nothing."""
+    rng = np.random.default_rng(4)
+    owners = np.repeat(np.arange(12), [2000, 1000, *[5] * 10])
+    X = np.column_stack([rng.standard_normal((len(owners), 2)), np.ones(len(owners))])
+    y = X @ [2.0, -1.0, 0.5] + rng.standard_normal(len(owners))
+    report = sharing(TaskRows.from_arrays(X, y, owners), rng=0)
+    assert report.r_squared("pooled") > 0.7
+    assert report.change("pooled", "mean").low > 0.7
+
+
+def test_large_tables_are_held_out_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks, seen = related(0), list[tuple[int, int]]()
+    monkeypatch.setattr("cobandits.diagnostics.held_out.ENOUGH", 150)
+    report = sharing(tasks, rank=2, rng=7, progress=lambda *at: seen.append(at))
+    folds = tasks.folds(5, np.random.default_rng(7))
+    held = np.cumsum(np.bincount(folds)).tolist()
+    assert held[1] < 150 <= held[2]  # three folds are enough
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert report.counts.sum() == held[2]
+    expected = np.zeros(tasks.n_tasks)
+    for fold in range(3):
+        fit = LowRank(rank=2, ridge="auto", tolerance=ROUGH).fit(tasks.select(folds != fold))
+        expected += tasks.select(folds == fold).residuals(fit.theta)[1]
+    assert np.allclose(report.squared_errors["shared"], expected)
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("n_tasks", "n_rows"), [(60, 12), (20, 60)])
+@pytest.mark.parametrize(("n_tasks", "n_rows"), [(60, 12), (20, 60), (300, 6)])
 def test_the_right_model_is_named_in_95_percent(kind: str, n_tasks: int, n_rows: int) -> None:
     reports = [
         sharing(constructed(kind, seed, n_tasks=n_tasks, n_rows=n_rows), rng=seed)

@@ -192,8 +192,8 @@ def test_panels_with_fewer_trials_are_named(page: Page) -> None:
 @pytest.mark.parametrize(
     ("names", "commands"),
     [
-        (("1d",), ["cobandits[cli,sklearn]", "cobandits data fetch mnist\ncobandits reproduce 1d"]),
-        (("1a",), ["cobandits[cli]'\ncobandits reproduce 1a"]),
+        (("1d",), [".[cli,sklearn]", "cobandits data fetch mnist\ncobandits reproduce 1d"]),
+        (("1a",), [".[cli]'\ncobandits reproduce 1a"]),
     ],
 )
 def test_the_commands_fetch_what_the_panels_need(

@@ -64,6 +64,6 @@ class MissingExtraError(CobanditsError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(
-            f"this needs {package}, which is not installed; run: pip install 'cobandits[{extra}]', "
-            f"or in a checkout: pip install '.[{extra}]'"
+            f"this needs {package}, which is not installed; run in the checkout: "
+            f"pip install '.[{extra}]'"
         )

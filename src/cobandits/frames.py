@@ -6,7 +6,6 @@ import importlib
 import io
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from functools import partial
 from numbers import Real
 from pathlib import Path
 from types import ModuleType
@@ -34,7 +33,6 @@ __all__ = [
 INTERCEPT = "(intercept)"
 
 MISSING_CELLS = ("", "NA", "N/A", "NULL", "null")  # cells of a CSV file that hold no value
-_LOOKED_AT = 1000  # rows whose values tell the types of a CSV file's columns
 _PARQUET = (".parquet", ".pq")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
@@ -107,12 +105,13 @@ def read_frame(path: str | Path) -> Frame:
 
 
 def _read_csv(polars: ModuleType, path: Path, separator: str) -> Frame:
-    """Read a file of text; the types of its columns are those of the first rows, or of all."""
-    read = partial(polars.read_csv, path, separator=separator, null_values=list(MISSING_CELLS))
-    try:
-        frame: Frame = read(infer_schema_length=_LOOKED_AT)
-    except polars.exceptions.ComputeError:
-        frame = read(infer_schema_length=None)
+    """Read a file of text; all rows tell the types of its columns, since the first may be empty."""
+    frame: Frame = polars.read_csv(
+        path,
+        separator=separator,
+        null_values=list(MISSING_CELLS),
+        infer_schema_length=None,
+    )
     return frame
 
 

@@ -6,15 +6,15 @@ import hashlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.cli.output import number
 from cobandits.diagnostics import Sharing, Spectrum
-from cobandits.diagnostics.verdict import MODELS
+from cobandits.diagnostics.verdict import IN_WORDS, MODELS
 from cobandits.estimate import Estimate
+from cobandits.estimators import LowRank
 from cobandits.frames import INTERCEPT
 from cobandits.tasks import TaskRows
 
@@ -29,10 +29,11 @@ class Findings:
 
     notes: tuple[str, ...]  # on the columns of the file
     counts: NDArray[np.int64]  # rows per task, (T,)
-    chosen: bool  # the rank was chosen, not given
-    ridge: float | Literal["auto"]
+    model: str  # that is written
+    preferred: bool  # by held-out errors; else it was asked for
+    shared: LowRank  # the shared fit that was compared
     estimate: Estimate
-    spectrum: Spectrum
+    spectrum: Spectrum | None  # None if the shared basis is neither written nor drawn
     sharing: Sharing | None  # None where there are too few rows to hold any out
     warnings: tuple[str, ...]
     output: Path
@@ -46,11 +47,11 @@ class Findings:
             "tasks": len(self.counts),
             "features": list(self.estimate.feature_names or ()),
             "columns": self.notes,
-            "model": self.estimate.estimator,
+            "model": self.model,
             "rank": self.estimate.rank,
-            "ridge": self.ridge,
-            "singular_values": self.spectrum.singular_values.tolist(),
-            "noise_std": self.spectrum.noise_std,
+            "ridge": self.shared.ridge,
+            "singular_values": self.spectrum and self.spectrum.singular_values.tolist(),
+            "noise_std": self.spectrum and self.spectrum.noise_std,
             "r_squared": sharing and {name: sharing.r_squared(name) for name in MODELS},
             "verdict": sharing and sharing.verdict,
             "best": sharing and sharing.best,
@@ -70,9 +71,6 @@ class Findings:
             ("data", self._size()),
             *(("columns", note) for note in self.notes),
             *self._model(),
-            ("spectrum", self._singular_values()),
-            ("noise", f"{number(self.spectrum.noise_std)} (standard deviation)"),
-            ("status", str(self.estimate.status)),
             *(() if self.sharing is None else _held_out(self.sharing)),
             *(("warning", text) for text in self.warnings),
             ("written", str(self.output)),
@@ -80,11 +78,20 @@ class Findings:
         return "\n".join(f"{name:<13} {text}" for name, text in lines)
 
     def _model(self) -> list[tuple[str, str]]:
-        if self.estimate.estimator != "LowRank":
-            return [("model", self.estimate.estimator)]
-        ridge = "chosen from the data" if self.ridge == "auto" else number(self.ridge)
-        chosen = "chosen" if self.chosen else "given"
-        return [("rank", f"{self.estimate.rank} ({chosen})"), ("ridge", ridge)]
+        """Return what is written, and why; with its rank and spectrum, if it has one."""
+        why = "best by held-out errors" if self.preferred else "given"
+        lines = [("model", f"{self.model}: {IN_WORDS[self.model]} ({why})")]
+        if self.model == "shared":
+            ridge = self.shared.ridge
+            chosen = "chosen" if self.shared.rank == "auto" else "given"
+            lines += [
+                ("rank", f"{self.estimate.rank} ({chosen})"),
+                ("ridge", "chosen from the data" if ridge == "auto" else number(ridge)),
+            ]
+        if self.spectrum is not None:
+            noise = f"{number(self.spectrum.noise_std)} (standard deviation)"
+            lines += [("spectrum", _singular_values(self.spectrum)), ("noise", noise)]
+        return [*lines, ("status", str(self.estimate.status))]
 
     def _size(self) -> str:
         fewest, most = int(self.counts.min()), int(self.counts.max())
@@ -96,13 +103,14 @@ class Findings:
             f"({each} each), {_many(self.estimate.dim, 'feature')}{ones}"
         )
 
-    def _singular_values(self) -> str:
-        """Return the singular values, with a bar after those that the rank keeps."""
-        texts = [number(value) for value in self.spectrum.singular_values.tolist()]
-        kept, rest = texts[: self.spectrum.rank], texts[self.spectrum.rank :]
-        if len(kept) > _SHOWN_VALUES:
-            kept = [*kept[: _SHOWN_VALUES - 1], "...", kept[-1]]
-        return " ".join([*kept, *(["|", *rest] if rest else [])]) + "  (singular values of theta)"
+
+def _singular_values(found: Spectrum) -> str:
+    """Return the singular values, with a bar after those that the rank keeps."""
+    texts = [number(value) for value in found.singular_values.tolist()]
+    kept, rest = texts[: found.rank], texts[found.rank :]
+    if len(kept) > _SHOWN_VALUES:
+        kept = [*kept[: _SHOWN_VALUES - 1], "...", kept[-1]]
+    return " ".join([*kept, *(["|", *rest] if rest else [])]) + "  (singular values of theta)"
 
 
 def _many(count: int, word: str) -> str:

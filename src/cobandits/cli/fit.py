@@ -11,14 +11,13 @@ import typer
 
 from cobandits import plots
 from cobandits.cli.findings import Findings, doubts
+from cobandits.cli.models import BEST, CHOICES, fitted, preferred
 from cobandits.cli.output import check_file, plot_directory, to_json, writing
 from cobandits.cli.reading import MISSING, Columns, Missing, Table, read_table
-from cobandits.diagnostics import Sharing, sharing, spectrum
-from cobandits.diagnostics.verdict import MODELS
-from cobandits.discovery import pick
+from cobandits.diagnostics import Sharing, Spectrum, sharing, spectrum
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimate import Estimate
-from cobandits.estimators import CommonMean, Estimator, LowRank, Pooled
+from cobandits.estimators import LowRank
 from cobandits.progress import ProgressBar
 from cobandits.tasks import TaskRows
 from cobandits.threads import one_thread
@@ -39,8 +38,12 @@ class FitOptions:
         Path, typer.Option("--output", "-o", metavar="MODEL", help="File to write; named as given.")
     ]
     model: Annotated[
-        str, typer.Option(metavar="|".join(MODELS), help="What to write; the verdict says which.")
-    ] = "shared"
+        str | None,
+        typer.Option(
+            metavar="|".join(CHOICES),
+            help="What to write; the best by held-out errors, or shared if rank or ridge is given.",
+        ),
+    ] = None
     rank: Annotated[str, typer.Option(metavar="auto|INT", help="Columns of the basis.")] = "auto"
     ridge: Annotated[
         str, typer.Option(metavar="auto|X", help="Shrinks theta, for tasks with few rows.")
@@ -95,27 +98,54 @@ class ColumnOptions:
 
 
 def fit(options: FitOptions, of_columns: ColumnOptions) -> None:
-    """Fit a shared basis to the rows of a file.
+    """Fit the tasks of a file together, as far as that helps.
 
     Each row of FILE has a task, a reward and features: numbers, text, dates, true or false,
-    found by themselves. The estimate is written to MODEL with what encodes the features, for
-    cobandits.Estimate.load(MODEL). What was found is printed: among it whether sharing helps,
-    by the errors on rows that were held out.
+    found by themselves. Models that share between tasks and models that do not are compared on
+    rows that were held out, and the best is written to MODEL with what encodes the features, for
+    cobandits predict. What was found is printed.
     """
     file, output, plot = options.file, options.output, options.plot
     shared = LowRank(rank=_rank(options.rank), ridge=_ridge(options.ridge))
-    estimator, columns = _estimator(options.model, shared), of_columns.columns
+    columns = of_columns.columns
+    asked = options.model or ("shared" if shared != LowRank(ridge="auto") else BEST)
     check_file(output, file)
     if plot is not None:
         plot_directory(plot)
     with one_thread(), ProgressBar(every=_EVERY) as bar:
         bar.stage(f"reading {file.name}")
         table = read_table(file, columns)
-        estimate = _fitted(table, columns.task, estimator, options.seed, output, bar)
-        findings = _found(table.tasks, shared, estimate, options.seed, bar, table.notes, output)
+        findings = _found(table, columns.task, shared, asked, options, bar)
     print(to_json(findings.columns) if options.as_json else findings)
     if plot is not None:
         _draw(findings, table.tasks, plot)
+
+
+def _found(
+    table: Table, task: str, shared: LowRank, asked: str, options: FitOptions, bar: ProgressBar
+) -> Findings:
+    """Compare the models, and fit and save the one that was asked for or is best."""
+    tasks = table.tasks
+    bar.stage("held-out errors")
+    report, reason = _held_out(tasks, shared, options.seed, bar)
+    model = preferred(asked, report, tasks)
+    bar.stage("fitting")
+    found = fitted(model, tasks, shared, options.seed, bar.update)
+    estimate = replace(found, schema=table.schema, task_name=task)
+    with writing(options.output):
+        estimate.save(options.output)
+    return Findings(
+        notes=table.notes,
+        counts=tasks.counts,
+        model=model,
+        preferred=asked == BEST and report is not None,
+        shared=shared,
+        estimate=estimate,
+        spectrum=_spectrum(tasks, model, shared, estimate, options.plot, bar),
+        sharing=report,
+        warnings=(*doubts(tasks, estimate), *reason),
+        output=options.output,
+    )
 
 
 def _rank(text: str) -> int | Literal["auto"]:
@@ -161,50 +191,20 @@ def _missing(text: str) -> Missing:
     raise ConfigurationError(f"missing must be one of {', '.join(MISSING)}, got {text!r}")
 
 
-def _estimator(model: str, shared: LowRank) -> Estimator:
-    """Return the estimator of a model's name."""
-    others = CommonMean(), Pooled(), CommonMean(mean="constant")
-    return pick("model", model, dict(zip(MODELS, (shared, *others), strict=True)))
-
-
-def _fitted(
-    table: Table, task: str, estimator: Estimator, seed: int, output: Path, bar: ProgressBar
-) -> Estimate:
-    """Fit, and save the estimate with what encodes the columns of a file."""
-    bar.stage("fitting")
-    fitted = estimator.fit(table.tasks.compact(), rng=seed, progress=lambda i, *_: bar.update(i))
-    estimate = replace(fitted, schema=table.schema, task_name=task)
-    with writing(output):
-        estimate.save(output)
-    return estimate
-
-
-def _found(
+def _spectrum(
     tasks: TaskRows,
-    estimator: LowRank,
+    model: str,
+    shared: LowRank,
     estimate: Estimate,
-    seed: int,
+    plot: Path | None,
     bar: ProgressBar,
-    notes: tuple[str, ...],
-    output: Path,
-) -> Findings:
-    """Return the estimate with the spectrum and the held-out errors of its rows."""
+) -> Spectrum | None:
+    """Return the directions of the shared basis; None if it is neither written nor drawn."""
+    if model != "shared" and plot is None:
+        return None
     bar.stage("spectrum")
-    shared = estimate if estimate.estimator == "LowRank" else None
-    directions = spectrum(tasks.compact(), fit=shared)
-    bar.stage("held-out errors")
-    held_out, reason = _held_out(tasks, estimator, seed, bar)
-    return Findings(
-        notes=notes,
-        counts=tasks.counts,
-        chosen=estimator.rank == "auto",
-        ridge=estimator.ridge,
-        estimate=estimate,
-        spectrum=directions,
-        sharing=held_out,
-        warnings=(*doubts(tasks, estimate), *reason),
-        output=output,
-    )
+    compact = tasks.compact()
+    return spectrum(compact, fit=estimate if model == "shared" else shared.fit(compact))
 
 
 def _held_out(
@@ -224,7 +224,8 @@ def _draw(findings: Findings, tasks: TaskRows, directory: Path) -> None:
     squares = np.einsum("nd,nd->d", tasks.rows, tasks.rows, dtype=np.float64)
     units = np.sqrt(squares / tasks.n_rows)
     with writing(directory):
-        plots.save(plots.spectrum(findings.spectrum), directory / "spectrum")
+        if findings.spectrum is not None:
+            plots.save(plots.spectrum(findings.spectrum), directory / "spectrum")
         plots.save(plots.task_plane(findings.estimate, units), directory / "tasks")
         if findings.sharing is not None:
             plots.save(plots.held_out(findings.sharing), directory / "held_out")

@@ -23,7 +23,7 @@ def write_pages(results: Sequence[Result], figures: Mapping[str, Path], director
         The path of each picture, without .svg and .png, by its caption.
     """
     one = results[0].experiment
-    title, setting = one.name, _setting(one)
+    title, setting = one.name, _setting(one, results[0].length)
     rows = [row for result in results for row in _rows(result)]
     notes = [" ".join(results[0].standings.legend), *_notes(results)]
     page = write_experiment(
@@ -41,10 +41,10 @@ def write_pages(results: Sequence[Result], figures: Mapping[str, Path], director
     return page
 
 
-def _setting(one: Experiment) -> str:
+def _setting(one: Experiment, length: str) -> str:
     """Return the description that all experiments share."""
     fixed = {k: v for k, v in one.environment_parameters.items() if k not in one.varied}
-    return replace(one, environment_parameters=fixed).description
+    return replace(one, environment_parameters=fixed).described(length)
 
 
 def _rows(result: Result) -> list[dict[str, str]]:

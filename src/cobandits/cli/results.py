@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from cobandits import plots
 from cobandits.cli.output import plot_directory, to_json, writing
-from cobandits.cli.standings import Standings, print_standings, standings
+from cobandits.cli.standings import NORMAL, Standings, print_standings, standings
 from cobandits.lab import Experiment, Jobs, Record, Simulation, in_order, run_all, tuned
 from cobandits.lab.runner import Runner
 from cobandits.progress import ProgressBar
@@ -37,6 +38,20 @@ class Result:
     def heading(self) -> str:
         """The parameters that set it apart from the other experiments."""
         return ", ".join(f"{key} = {value}" for key, value in self.experiment.varied.items())
+
+    @property
+    def has_regret(self) -> bool:
+        """Whether the regret is known; it is not where a log is replayed."""
+        groups = self.records.values()
+        return all(np.isfinite(_number(one, "regret_per_task")) for g in groups for one in g)
+
+    @property
+    def length(self) -> str:
+        """How much was played: rounds, or the requests of a log, which may differ per task."""
+        if self.has_regret:
+            return f"{self.experiment.rounds} rounds"
+        asked = {int(_number(one, "decisions")) for group in self.records.values() for one in group}
+        return f"{max(asked):,} requests, as they were logged"
 
     @property
     def standings(self) -> Standings:
@@ -69,24 +84,39 @@ def report(
 
 
 def draw(results: Sequence[Result], directory: Path) -> dict[str, Path]:
-    """Draw the regret by round, one picture per experiment.
+    """Draw the regret by round, or mean rewards where it is not known, for each experiment.
 
     Returns the path of each picture, without .svg and .png, by its caption.
     """
     drawn = {}
     for result in results:
-        experiment, curves = result.experiment, _curves(result)
-        if not all(np.isfinite(curve).all() for trials in curves.values() for curve in trials):
-            print(
-                f"cobandits: no picture: nobody knows the regret in {experiment.environment}",
-                file=sys.stderr,
-            )
-            return {}
-        stem = directory / file_name(f"regret {result.heading}")
+        setting = result.experiment.setting
+        if result.has_regret:
+            kind, caption = "regret", "Regret by round"
+            figure = plots.regret(_curves(result), setting)
+        else:
+            setting = textwrap.fill(f"{setting}; {result.length}", 95)
+            kind, caption = "reward", "Mean reward"
+            figure = plots.intervals({"": _mean_rewards(result)}, setting)
+        stem = directory / file_name(f"{kind} {result.heading}")
         with writing(directory):
-            plots.save(plots.regret(curves, experiment.setting), stem)
-        drawn[f"Regret by round. {result.heading}".strip()] = stem
+            plots.save(figure, stem)
+        drawn[f"{caption}. {result.heading}".strip()] = stem
     return drawn
+
+
+def _mean_rewards(result: Result) -> dict[str, plots.Interval]:
+    """Return the mean reward of each policy with its 95 % interval, as in the standings."""
+    found = {}
+    for label, group in result.records.items():
+        mean = float(np.mean([_number(one, "mean_reward") for one in group]))
+        half = NORMAL * float(np.mean([_number(one, "mean_reward_error") for one in group]))
+        found[label] = plots.Interval(mean, mean - half, mean + half)
+    return dict(sorted(found.items(), key=lambda one: -np.nan_to_num(one[1].value, nan=-np.inf)))
+
+
+def _number(record: Record, name: str) -> float:
+    return float(np.array(record[name], np.float64))
 
 
 def file_name(text: str) -> str:
@@ -153,7 +183,8 @@ def _line(label: str, cell: Simulation, record: Record) -> dict[str, object]:
 
 def _print(results: Sequence[Result]) -> None:
     for k, result in enumerate(results):
-        print(f"{'' if k == 0 else chr(10)}{result.experiment.description}")
+        said = result.experiment.described(result.length)
+        print(f"{'' if k == 0 else chr(10)}{said}")
         print_standings(result.standings)
 
 

@@ -15,7 +15,7 @@ from cobandits.cli.output import console, new_table, number
 from cobandits.intervals import t_interval
 from cobandits.lab import Record
 
-__all__ = ["Standings", "print_standings", "standings"]
+__all__ = ["NORMAL", "Standings", "print_standings", "standings"]
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ _ENDS = {"limit": "'limit' (iterations ran out)", "refused": "'refused' (nothing
 Records = Mapping[str, Sequence[Record]]  # by policy, one per trial
 
 _PIPED = 200  # columns where there is no terminal: no label is broken
-_NORMAL = 1.96  # standard errors on each side of a 95 % interval
+NORMAL = 1.96  # standard errors on each side of a 95 % interval
 _FEW = 100  # rewards: with fewer, a mean says little
 
 
@@ -82,7 +82,7 @@ def _rewards(records: Records) -> list[tuple[str, ...]]:
 
 def _reward_row(label: str, mean: float, records: Sequence[Record]) -> tuple[str, ...]:
     """Return a row with the interval of the rewards: all trials replay the same log."""
-    half = _NORMAL * float(_column(records, "mean_reward_error").mean())
+    half = NORMAL * float(_column(records, "mean_reward_error").mean())
     came = float(_column(records, "rewarded").mean())
     of = float(_column(records, "decisions").mean())
     shown = f"{number(mean)} ± {number(half)}"

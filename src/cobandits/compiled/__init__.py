@@ -13,9 +13,8 @@ BUILT = any(Path(__file__).with_name(f"_pass{end}").is_file() for end in EXTENSI
 
 if not BUILT:
     warnings.warn(
-        "cobandits runs without its compiled code, and is several times slower; install it where "
-        "there is a C compiler (pip install --no-binary cobandits --force-reinstall cobandits, or "
-        "make setup in a checkout)",
+        "cobandits runs without its compiled code, and is several times slower; install it again "
+        "where there is a C compiler: COBANDITS_EXTENSION=required pip install . in the checkout",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -8,8 +8,8 @@ from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
-from scipy import sparse
 
 from cobandits.datasets.choices import ChoiceTable, numbered
 from cobandits.errors import ConfigurationError, DataError, MissingExtraError
@@ -195,7 +195,7 @@ def _by_singular_vectors(ratings: _Ratings, others: NDArray[np.bool_]) -> tuple[
     users, movies, stars = ratings.users[others], ratings.movies[others], ratings.stars[others]
     counts = np.maximum(np.bincount(users), 1)
     centred = stars - (np.bincount(users, stars) / counts)[users]
-    Z = sparse.csr_array((centred, (users, movies)), (len(counts), len(ratings.movie_ids)))
+    Z = scipy.sparse.csr_array((centred, (users, movies)), (len(counts), len(ratings.movie_ids)))
     _, U = np.linalg.eigh((Z @ Z.T).toarray())  # left singular vectors, the largest last
     V = Z.T @ U[:, : -_SINGULAR_VECTORS - 1 : -1]  # (movies, 20), times the singular values
     V *= np.sign(V[np.abs(V).argmax(axis=0), np.arange(V.shape[1])])  # else the sign is arbitrary

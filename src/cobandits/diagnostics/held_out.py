@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.diagnostics.few_rows import shared_fit
 from cobandits.diagnostics.verdict import ALL, LEAST_ROWS, NEGLIGIBLE, Sharing, by_task
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimators.checks import check_rank
@@ -19,12 +20,14 @@ from cobandits.randomness import RandomSource, generator
 from cobandits.tasks import TaskData, TaskRows
 from cobandits.tasks.held import HeldTasks
 
-__all__ = ["LEAST_ROWS", "ROUGH", "Sharing", "sharing"]
+__all__ = ["ENOUGH", "LEAST_ROWS", "ROUGH", "STEPS", "Sharing", "sharing"]
 
 Floats = NDArray[np.floating]
 Progress = Callable[[int, int], None]  # folds done, folds in all
 
 ROUGH = 1e-5  # tolerance of shared fits: a smaller part of the cost moves no prediction
+STEPS = 100  # the most of a shared fit: later ones gain little
+ENOUGH = 20_000  # rows held out, in at least 2 folds: with more, intervals are hardly narrower
 
 
 def sharing(
@@ -38,10 +41,10 @@ def sharing(
 ) -> Sharing:
     """Compare models that share between tasks with models that do not, by cross-validation.
 
-    The models are :class:`LowRank` with ``rank`` and ``ridge``, :class:`CommonMean` and
-    :class:`Pooled`, which share; and each task's own theta, shrunken to 0 as far as the spread
-    of all tasks says (:class:`CommonMean` with ``mean="constant"``), and its own mean alone,
-    which do not. All that they choose, they choose on the training rows of a fold.
+    Those that share: :class:`LowRank` (with fewer rows than features per task, and neither rank
+    nor ridge given, a Gaussian prior by EM), :class:`CommonMean` and :class:`Pooled`. Those that
+    do not: each task's own theta, shrunken (:class:`CommonMean` with ``mean="constant"``), and
+    its own mean. All that they choose, they choose on the training rows of a fold.
 
     Parameters
     ----------
@@ -50,11 +53,9 @@ def sharing(
     rank, ridge
         Of the shared fit, as in :class:`LowRank`.
     n_folds : int
-        At least 2; at most the number of rows is used.
+        At least 2. Of large tables only as many of them are held out as have 20,000 rows.
     rng
         Deals each task's rows to the folds.
-    progress
-        Called with the number of folds done and of all folds.
 
     >>> from cobandits.environments import Synthetic
     >>> source = Synthetic(dim=20, n_tasks=30, rank=2, noise_std=0.1)
@@ -64,9 +65,16 @@ def sharing(
     """
     rows = _checked(tasks, rank, n_folds)
     folds = rows.folds(min(n_folds, rows.n_rows), generator(rng))
-    shared = LowRank(rank=rank, ridge=ridge, tolerance=ROUGH)
-    errors, ranks = _held_out_errors(rows, folds, shared, progress)
-    return _summary(rows, errors, ranks)
+    shared = LowRank(rank=rank, ridge=ridge, tolerance=ROUGH, iterations=STEPS)
+    n_held = _enough_folds(folds)
+    errors, ranks = _held_out_errors(rows, folds, n_held, shared, progress)
+    return _summary(rows.select(folds < n_held), errors[folds < n_held], ranks)
+
+
+def _enough_folds(folds: NDArray[np.int64]) -> int:
+    """Return how many of the folds are held out, one after the other."""
+    rows = np.cumsum(np.bincount(folds))
+    return min(len(rows), max(2, 1 + int(np.searchsorted(rows, ENOUGH))))
 
 
 def _checked(tasks: TaskData, rank: int | Literal["auto"], n_folds: int) -> TaskRows:
@@ -85,35 +93,41 @@ def _checked(tasks: TaskData, rank: int | Literal["auto"], n_folds: int) -> Task
 
 
 def _held_out_errors(
-    rows: TaskRows, folds: NDArray[np.int64], estimator: LowRank, progress: Progress | None
+    rows: TaskRows,
+    folds: NDArray[np.int64],
+    n_held: int,
+    estimator: LowRank,
+    progress: Progress | None,
 ) -> tuple[Floats, tuple[int, ...]]:
     """Return each row's squared error by each model, (n_rows, models), and the shared ranks.
 
-    A task without training rows is predicted to be 0 by the shared fit.
+    Rows that are never held out have none. A task without training rows is predicted to be 0 by
+    the shared fit.
     """
     others = CommonMean(), Pooled(), CommonMean(mean="constant")
     errors = np.empty((rows.n_rows, len(ALL)))
-    ranks, n_folds = [], int(folds.max()) + 1
-    for fold, training in enumerate(_training(rows, folds, n_folds)):
+    ranks = []
+    for fold, training in enumerate(_training(rows, folds, n_held)):
         held = folds == fold
         unseen = rows.select(held)
-        shared = estimator.fit(training)
+        shared = shared_fit(training, estimator)
         thetas = [shared.theta, *(other.fit(training).theta for other in others)]
         errors[held, :-1] = _squared_errors(unseen, thetas)
         errors[held, -1] = (unseen.rewards - _means(training)[unseen.owners]) ** 2
         ranks.append(shared.rank)
         if progress is not None:
-            progress(fold + 1, n_folds)
+            progress(fold + 1, n_held)
     return errors, tuple(ranks)
 
 
-def _training(rows: TaskRows, folds: NDArray[np.int64], n_folds: int) -> Iterator[HeldTasks]:
+def _training(rows: TaskRows, folds: NDArray[np.int64], n_held: int) -> Iterator[HeldTasks]:
     """Yield what is not held out in each fold: rows, or statistics where there are many rows."""
     if not rows.is_long:
-        yield from (rows.select(folds != fold) for fold in range(n_folds))
+        yield from (rows.select(folds != fold) for fold in range(n_held))
         return
-    parts = [rows.select(folds == fold).statistics() for fold in range(n_folds)]
-    for fold in range(n_folds):
+    groups = np.minimum(folds, n_held)  # the last one is never held out
+    parts = [rows.select(groups == group).statistics() for group in range(groups.max() + 1)]
+    for fold in range(n_held):
         first, *rest = parts[:fold] + parts[fold + 1 :]
         yield first.plus(rest)
 
@@ -160,7 +174,7 @@ def _pair_errors(errors: Floats, tasks: TaskRows) -> Floats:
     found = np.zeros((n_models, n_models))
     for i, j in combinations(range(n_models), 2):
         differences = errors[:, i] - errors[:, j]
-        if by_task(tasks.n_tasks):
+        if by_task(tasks.counts):
             sums = _sums(differences - differences.mean(), tasks)
             spread = np.sqrt(tasks.n_tasks / (tasks.n_tasks - 1) * float(sums @ sums))
         else:

@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from cobandits.errors import ConfigurationError
 
-__all__ = ["ALL", "LEAST_ROWS", "MEAN", "MODELS", "NEGLIGIBLE", "Change", "Sharing", "by_task"]
+__all__ = [
+    "ALL",
+    "IN_WORDS",
+    "LEAST_ROWS",
+    "MEAN",
+    "MODELS",
+    "NEGLIGIBLE",
+    "Change",
+    "Sharing",
+    "by_task",
+]
 
 Floats = NDArray[np.floating]
 
@@ -24,7 +34,7 @@ LEAST_ROWS = 8  # that a task needs to be named; standard errors of fewer mean l
 
 _SHARING = ("pooled", "common", "shared")  # the simplest first
 _ALONE = ("independent", MEAN)
-_IN_WORDS = {
+IN_WORDS = {
     "pooled": "one pooled model",
     "common": "a common mean with own deviations",
     "shared": "the shared basis",
@@ -36,9 +46,13 @@ _CLUSTERS = 10  # tasks; errors of fewer do not tell the spread between tasks
 _SHOWN = 5  # tasks named in a report
 
 
-def by_task(n_tasks: int) -> bool:
-    """Return whether standard errors are taken over tasks (cluster-robust), or over rows."""
-    return n_tasks >= _CLUSTERS
+def by_task(counts: NDArray[np.int64]) -> bool:
+    """Return whether standard errors are taken over tasks (cluster-robust), or over rows.
+
+    Where a few tasks have most of the rows, they are as few as ``(sum n)^2 / sum n^2``.
+    """
+    rows = counts.astype(np.float64)
+    return bool(rows.sum() ** 2 >= _CLUSTERS * (rows @ rows))
 
 
 class Change(NamedTuple):
@@ -106,7 +120,7 @@ class Sharing:
 
     @property
     def _quantile(self) -> float:
-        n = len(self.labels) if by_task(len(self.labels)) else int(self.counts.sum())
+        n = len(self.labels) if by_task(self.counts) else int(self.counts.sum())
         return float(scipy.special.stdtrit(n - 1, _LEVEL))
 
     @property
@@ -196,8 +210,8 @@ class Sharing:
             return ""
         worse = self.change("shared", best)
         if self._beats(best, "shared"):
-            return f"; use {_IN_WORDS[best]}: the shared basis is {worse} it"
-        return f"; {_IN_WORDS[best]} does as well as the shared basis"
+            return f"; use {IN_WORDS[best]}: the shared basis is {worse} it"
+        return f"; {IN_WORDS[best]} does as well as the shared basis"
 
     def named(self, labels: Sequence[Hashable]) -> str:
         """Return how many tasks these are, and the first few with their change of error."""
@@ -241,7 +255,7 @@ class Sharing:
 
 
 def _error(change: Change, other: str) -> str:
-    of = f"that of {_IN_WORDS[other]}" if other == "independent" else f"{_IN_WORDS[other]}'s"
+    of = f"that of {IN_WORDS[other]}" if other == "independent" else f"{IN_WORDS[other]}'s"
     return f"held-out squared error {change} {of}"
 
 

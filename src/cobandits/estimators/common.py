@@ -31,6 +31,7 @@ _NO_MEAN = np.array([1e-12])  # variance of a common mean that is as good as 0
 _FREE = 1e8  # variance of the common mean's entry of a constant feature: not shrunken
 _CONSTANT = 1e-3  # weight in a penalty, as a share of the mean square: only constant ones are below
 _ENOUGH = 150  # tasks, to 299, that tell the variances: their standard error is 12 % at most
+_ENOUGH_LONG = 75  # the same for tasks with more rows than features: 16 %, a third of a step
 _RESOLVED = 1e-14  # relative precision of the precision matrix, per feature
 
 
@@ -81,7 +82,9 @@ class CommonMean(Estimator):
             return _solved(tasks, np.zeros(tasks.dim), None, history)
         tasks = tasks.compact()
         if self.ridge == "auto":
-            sample = tasks.every(max(1, tasks.n_tasks // _ENOUGH))
+            is_long = tasks.n_rows > tasks.dim * tasks.n_tasks
+            enough = _ENOUGH_LONG if is_long else _ENOUGH
+            sample = tasks.every(max(1, tasks.n_tasks // enough))
             prior = _Search(
                 sample if sample.n_rows else tasks, _MEANS if self.mean == "all" else _NO_MEAN
             ).best()

@@ -177,7 +177,8 @@ class LowRank(Estimator):
         scale = tasks.penalty_scale()  # (d,)
         spare = tasks.n_rows - _COUNTED * free_parameters(tasks, rank)
         spare = max(spare, _LEAST_SPARE * tasks.n_rows)
-        B = self._minimised(cost, B, HistoryWriter()).basis
+        if _is_tight(tasks, rank):  # elsewhere the fits below lead from any start to the same
+            B = self._minimised(cost, B, HistoryWriter()).basis
         ridge = cost.scaling.ridge(_HOLD)
         for _ in range(_ROUNDS):
             found = self._roughly(Projection.of(tasks, ridge), B)

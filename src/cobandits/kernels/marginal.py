@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from cobandits.kernels.batches import chunks, equal_counts
@@ -14,6 +15,8 @@ __all__ = ["Marginal", "gram_marginal", "marginal"]
 
 Floats = NDArray[np.floating]
 Offsets = NDArray[np.int64]
+
+_SMALL = 16  # matrices below this size are inverted in one call
 
 
 class Marginal(NamedTuple):
@@ -31,7 +34,7 @@ class Marginal(NamedTuple):
 
 
 def marginal(rows: Floats, rewards: Floats, offsets: Offsets, variances: Floats) -> Marginal:
-    """Return the sums for rows sorted by task; ``variances`` v has one entry per feature, (d,)."""
+    """Return the sums for rows sorted by task; ``variances`` v above 0, one per feature, (d,)."""
     d = rows.shape[1]
     U = np.zeros((d + 1, d + 1))  # of rows and rewards side by side
     log_determinant = 0.0
@@ -71,11 +74,36 @@ def _reduced(grams: Floats, variances: Floats) -> tuple[Floats, float]:
     """Return ``sum G - G D (I + D G D)^-1 D G`` with ``D^2 = diag(v)``, and the log determinants.
 
     ``G``, (T, d + 1, d + 1), is the Gram matrix of rows and rewards; rewards have no entry in D.
+    With ``M = I + D G D``, the part of the features is ``D^-1 (I - M^-1) D^-1``: one inverse per
+    task.
     """
     d = len(variances)
     D = np.sqrt(variances)
-    scaled = D[:, None] * grams[:, :d]  # (T, d, d + 1)
-    L = np.linalg.cholesky(np.eye(d) + scaled[..., :d] * D)
-    X = (inverse_triangles(L, lower=True) @ scaled).reshape(-1, d + 1)
+    M = grams[:, :d, :d] * np.outer(D, D) + np.eye(d)
+    b = D * grams[:, :d, d]  # (T, d)
+    halves, log_determinant = _inverses(M)
+    diagonals = np.diagonal(halves, axis1=1, axis2=2)
+    total = halves.sum(axis=0)
+    inverse = total + total.T - np.diag(diagonals.sum(axis=0))
+    shrunk = (halves @ b[..., None] + halves.transpose(0, 2, 1) @ b[..., None])[..., 0]
+    shrunk -= diagonals * b
+    U = np.empty((d + 1, d + 1))
+    U[:d, :d] = (len(M) * np.eye(d) - inverse) / np.outer(D, D)
+    U[:d, d] = U[d, :d] = shrunk.sum(axis=0) / D
+    U[d, d] = grams[:, d, d].sum() - np.einsum("ti,ti->", b, shrunk)
+    return U, log_determinant
+
+
+def _inverses(M: Floats) -> tuple[Floats, float]:
+    """Return the lower triangles of the inverses of definite matrices, (T, d, d).
+
+    And the sum of the log determinants.
+    """
+    L = np.linalg.cholesky(M)
     log_determinant = 2 * float(np.log(np.diagonal(L, axis1=1, axis2=2)).sum())
-    return grams.sum(axis=0) - X.T @ X, log_determinant
+    if M.shape[-1] < _SMALL:
+        return np.tril(np.linalg.inv(M)), log_determinant
+    for one in L:  # LAPACK reads columns: of the transpose, the upper triangle
+        upper, _ = scipy.linalg.lapack.dpotri(one.T, lower=0, overwrite_c=1)
+        one[:] = upper.T
+    return L, log_determinant

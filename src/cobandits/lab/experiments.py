@@ -116,8 +116,12 @@ class Experiment:
     @property
     def description(self) -> str:
         """The setting, rounds, trials and seed, in a line."""
+        return self.described(f"{self.rounds} rounds")
+
+    def described(self, length: str) -> str:
+        """Return the description, with what was played in place of the number of rounds."""
         told = "" if self.rank is None else f"; policies are told rank {self.rank}"
-        return f"{self.setting}; {self.rounds} rounds, {self.trials} trials, seed {self.seed}{told}"
+        return f"{self.setting}; {length}, {self.trials} trials, seed {self.seed}{told}"
 
     def _cell(self, candidate: Candidate, trial: int) -> Simulation:
         return Simulation(

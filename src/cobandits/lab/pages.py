@@ -103,16 +103,18 @@ def data_uri(path: Path) -> str:
 
 
 def markdown(rows: Rows) -> str:
-    """Return a table in Markdown.
+    """Return a table in Markdown, with numbers flush right.
 
-    >>> print(markdown([{"r": "2", "T": "10"}]))
-    | r | T |
-    |---|---|
-    | 2 | 10 |
+    >>> print(markdown([{"policy": "ridge", "regret": "10"}]))
+    | policy | regret |
+    |---|---:|
+    | ridge | 10 |
     """
     if not rows:
         return ""
-    lines = [rows[0].keys(), ["---"] * len(rows[0]), *(row.values() for row in rows)]
+    right = _number_columns(rows)
+    rule = ["---:" if column in right else "---" for column in rows[0]]
+    lines = [rows[0].keys(), rule, *(row.values() for row in rows)]
     text = [f"| {' | '.join(_cell(value) for value in line)} |" for line in lines]
     return "\n".join([text[0], text[1].replace(" ", ""), *text[2:]])
 

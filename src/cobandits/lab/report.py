@@ -137,7 +137,7 @@ def _commands(reproduction: Reproduction) -> list[str]:
     met = set().union(*(_environments(lines) for lines in reproduction.records.values()))
     extras = "cli,sklearn" if met & {"digits", "mnist"} else "cli"
     fetch = ["cobandits data fetch mnist"] if "mnist" in met else []
-    return [f"pip install 'cobandits[{extras}]'", *fetch, _command(reproduction)]
+    return [f"pip install '.[{extras}]'", *fetch, _command(reproduction)]
 
 
 def _command(reproduction: Reproduction) -> str:

@@ -31,6 +31,8 @@ Gaps = Literal["indicator", "error"]
 _MOST_VALUES = 32  # columns of a category; rarer values share one
 _REPEATS = 0.5  # different texts per row above which they are names, not categories
 _FEW_ROWS = 20  # of which nothing can be said to repeat
+_ROW_STEP = 1.25  # of row numbers, in the mean: a fifth of the rows may have been left out
+_EXACT = 2.0**53  # from here on whole numbers are not all exact: such ones name things
 _YEAR_SPAN, _WEEK_SPAN = 180 * 86_400.0, 14 * 86_400.0  # seconds, for a place in year and week
 _LEAST_DATE = 8  # letters of a date: numbers as text are shorter, or longer
 
@@ -178,8 +180,10 @@ def _number(present: Doubles, missing: Gaps, options: _Options) -> Field | str:
     """Return a number with what stands in for missing ones."""
     if missing == "error" and len(present) > 1 and present.min() == present.max():
         return "constant"
-    if len(present) > _FEW_ROWS and missing == "error" and np.all(np.diff(present) == 1):
+    if missing == "error" and _are_row_numbers(present):
         return "row numbers"
+    if np.abs(present).max() >= _EXACT and np.all(present == np.rint(present)):
+        return "identifiers of 16 digits or more"
     mean, std = float(present.mean()), float(present.std())
     return Number(
         fill=mean,
@@ -187,6 +191,15 @@ def _number(present: Doubles, missing: Gaps, options: _Options) -> Field | str:
         scale=std if options.standardise and std > 0 else 1.0,
         missing="fill" if options.missing == "mean" else missing,
     )
+
+
+def _are_row_numbers(present: Doubles) -> bool:
+    """Return whether numbers count rows, of which a few may have been left out."""
+    if len(present) <= _FEW_ROWS:
+        return False
+    steps = np.diff(present)
+    few_gaps = steps.sum() < _ROW_STEP * len(steps)
+    return bool(few_gaps and np.all(steps >= 1) and np.all(steps == np.rint(steps)))
 
 
 def _category(values: Values, missing: Gaps, *, left_out: bool) -> Field | str:

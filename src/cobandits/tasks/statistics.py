@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,7 @@ class TaskStatistics(HeldTasks):
         whole = TaskStatistics(self.dim, self.feature_names)
         whole._codes = dict(self._codes)
         held = [self.sums, *(other.sums for other in others)]
-        whole._store = {name: np.sum([one[name] for one in held], axis=0) for name in self._store}
+        whole._store = {name: reduce(np.add, [one[name] for one in held]) for name in self._store}
         moments = [self.squared_moment(), *(other.squared_moment() for other in others)]
         whole._squared_moment = np.sum(moments, axis=0)
         return whole

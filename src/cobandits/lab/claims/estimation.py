@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.stats import binomtest
+import scipy  # its parts are loaded when they are first used
 
 from cobandits.lab.claims.base import Case, Claim, clearly_positive, few, listed, number
 from cobandits.lab.claims.evidence import Evidence, Fitted, Setting
@@ -56,7 +56,8 @@ def _usually(outcomes: Iterable[bool]) -> bool:
     seen = list(outcomes)
     if few(len(seen)):
         return 2 * sum(seen) > len(seen)
-    return bool(binomtest(sum(seen), len(seen), alternative="greater").pvalue < 0.05)
+    chance = scipy.special.bdtrc(sum(seen) - 1, len(seen), 0.5)  # of as many or more
+    return bool(chance < 0.05)
 
 
 def _pairs(

@@ -138,8 +138,9 @@ def _paper_rivals(evidence: Evidence) -> list[str]:
 
 def _score(found: Sequence[Duel], outcomes: list[int]) -> str:
     lost = [duel for duel, outcome in zip(found, outcomes, strict=True) if outcome < 0]
-    text = f"Against the paper's baselines: lower in {outcomes.count(1)} of {len(found)} "
-    text += f"comparisons, corrected together, higher in {len(lost)}"
+    rivals = listed(list(dict.fromkeys(duel.where["the rival"] for duel in found)))
+    text = f"Against the paper's baselines ({rivals}): lower in {outcomes.count(1)} of "
+    text += f"{len(found)} comparisons, corrected together, higher in {len(lost)}"
     if rest := outcomes.count(0):
         text += f", too close to tell in {rest}"
     if not lost:
