@@ -190,7 +190,9 @@ class Estimation(Cell):
         problem = made.problem(n_rows=self.n_rows, seed=self.seed, trial=self.trial)
         estimator = estimators.make(self.estimator, made.rank, **self.estimator_parameters)
         rng = stream(self.seed, "estimator", self.trial)
+        began = perf_counter()
         fitted = estimator.fit(problem.tasks, truth=problem.theta, rng=rng)
+        seconds = perf_counter() - began
         errors = fitted.history.errors
         if progress is not None:
             progress(self.steps, self.steps)
@@ -201,6 +203,7 @@ class Estimation(Cell):
             "floor": noise_floor(problem),
             "iterations": fitted.status.iterations,
             "status": fitted.status.outcome,
+            "seconds_fitting": seconds,
             "errors": [] if errors is None else errors.tolist(),
         }
 
