@@ -57,7 +57,7 @@ class Reproduction:
     @cached_property
     def claims(self) -> list[Claim]:
         """The paper's claims with their verdicts, then those that studies test."""
-        alone = [(panel.judge, self.records[name]) for name, panel in self.panels.items()]
+        alone = [(self.panels[name].judge, lines) for name, lines in self.records.items()]
         return check(self.evidence) + [judge(lines) for judge, lines in alone if judge]
 
 

@@ -72,7 +72,8 @@ def _draw(records: Mapping[str, Sequence[Record]], scale: Scale) -> Figure:
         counted = np.array([r * (_DIM + T - r) / T for T in tasks])
         drawings.append(Phase(f"rank {r}", tasks, rows, shares, counted))
     n = len(trials_of(scale))
-    said = f"Recovery of theta by AltGDMin: d = {_DIM}, noise std 1e-6, {n} trials"
+    trials = f"{n} trials" if n > 1 else "one trial"
+    said = f"Recovery of theta by AltGDMin: d = {_DIM}, noise std 1e-6, {trials}"
     return phases(drawings, f"{said}; orange: as many rows as parameters")
 
 
