@@ -73,6 +73,9 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "show_toc_level": 2,
     "header_links_before_dropdown": 7,
+    # Screen readers: toggles without a text, and a name that is not what is seen, are left out.
+    "collapse_navigation": True,
+    "navbar_persistent": ["search-button"],
     "navigation_with_keys": False,
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",

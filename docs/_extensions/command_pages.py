@@ -28,7 +28,7 @@ def described(command: click.Command, context: click.Context) -> Iterator[str]:
     yield f"```text\n{' '.join([path, *usage])}\n```\n"
     rows = [row for one in command.params if (row := one.get_help_record(context))]
     if rows:
-        yield "| | |\n|---|---|"
+        yield "| option | meaning |\n|---|---|"
         yield from (f"| `{_cell(name)}` | {_cell(text)} |" for name, text in rows)
         yield ""
     if isinstance(command, click.Group):

@@ -42,7 +42,7 @@ def _cells(scale: Scale) -> dict[str, Sequence[Cell]]:
 
 
 def _seconds(record: Record) -> float:
-    """Return the seconds of an iteration; the start counts as one more."""
+    """Return the processor time of an iteration; the start counts as one more."""
     return scalar(record, "seconds_fitting") / (1 + scalar(record, "iterations"))
 
 
@@ -61,7 +61,7 @@ def _draw(records: Mapping[str, Sequence[Record]], _: Scale) -> Figure:
         )
         for sweep, sizes, times in _swept(records)
     ]
-    return powers(drawings, "milliseconds per iteration", "n = T = d = 64 and rank 4, but for one")
+    return powers(drawings, "milliseconds of processor time per iteration", "n = T = d = 64 and rank 4, but for one")
 
 
 def _judge(records: Mapping[str, Sequence[Record]]) -> Claim:
@@ -87,7 +87,7 @@ PANEL = Panel(
         "n, T, d, r": "64, 64, 64, 4, but for the one that changes",
         "iterations": f"{_ITERATIONS}, with the start as one more",
         "trials, full run": "10",
-        "what else ran": "not known: times are of the machine as it was",
+        "time": "of the processor, on one thread",
     },
     cells=_cells,
     draw=_draw,
