@@ -61,7 +61,11 @@ def _draw(records: Mapping[str, Sequence[Record]], _: Scale) -> Figure:
         )
         for sweep, sizes, times in _swept(records)
     ]
-    return powers(drawings, "milliseconds of processor time per iteration", "n = T = d = 64 and rank 4, but for one")
+    return powers(
+        drawings,
+        "milliseconds of processor time per iteration",
+        "n = T = d = 64 and rank 4, but for one",
+    )
 
 
 def _judge(records: Mapping[str, Sequence[Record]]) -> Claim:
