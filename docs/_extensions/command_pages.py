@@ -36,7 +36,9 @@ def described(command: Any, context: Any) -> Iterator[str]:
     rows = [row for one in command.params if (row := one.get_help_record(context))]
     if rows:
         yield "| option | meaning |\n|---|---|"
-        yield from (f"| `{_cell(name)}` | {_cell(text)} |" for name, text in rows)
+        yield from (
+            f"| `{_cell(name)}` | {_cell(text).replace('<', '&lt;')} |" for name, text in rows
+        )
         yield ""
     for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
         inner = command.get_command(context, name)
@@ -48,7 +50,7 @@ def _context(command: Any, name: str, parent: Any) -> Any:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def write_page(app: Sphinx, _config: object) -> None:

@@ -38,7 +38,7 @@ def _draw(records: Mapping[str, Sequence[Record]], _: Scale) -> Figure:
     promised = table(records["altgdmin"], "noise_std", _promised)[1].mean(axis=0)
     said = f"power of the noise {exponent(noises, errors)}"
     power = Power(
-        _NOISE.label, noises, {"AltGDMin": errors}, ("noise-to-signal, sqrt(r / T)", promised), said
+        _NOISE.label, noises, {"AltGDMin": errors}, ("noise-to-signal of Theorem 5.3", promised), said
     )
     return powers([power], "relative error of theta", "d = 40, T = 40, rank 3, 40 rows per task")
 
