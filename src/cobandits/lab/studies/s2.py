@@ -38,7 +38,11 @@ def _draw(records: Mapping[str, Sequence[Record]], _: Scale) -> Figure:
     promised = table(records["altgdmin"], "noise_std", _promised)[1].mean(axis=0)
     said = f"power of the noise {exponent(noises, errors)}"
     power = Power(
-        _NOISE.label, noises, {"AltGDMin": errors}, ("noise-to-signal of Theorem 5.3", promised), said
+        _NOISE.label,
+        noises,
+        {"AltGDMin": errors},
+        ("kappa² sqrt(NSR), Theorem 5.3", promised),
+        said,
     )
     return powers([power], "relative error of theta", "d = 40, T = 40, rank 3, 40 rows per task")
 
@@ -50,14 +54,14 @@ def _errors(
 
 
 def _promised(record: Record) -> float:
-    """Return the level that Theorem 5.3 names: the noise over the signal."""
+    """Return the level that Theorem 5.3 names: kappa^2 sqrt(NSR), of noise to signal."""
     return theory(record).noise_floor
 
 
 def _judge(records: Mapping[str, Sequence[Record]]) -> Claim:
     claim = Claim(
         key="noise-floor",
-        text="The error that is left is proportional to the noise-to-signal ratio.",
+        text="The error that is left is proportional to the noise, and at most kappa^2 sqrt(NSR).",
         source="Theorem 5.3",
     )
     noises, errors = _errors(records)
@@ -68,7 +72,7 @@ def _judge(records: Mapping[str, Sequence[Record]]) -> Claim:
     cases = [Case(holds=abs(power.value - 1) <= _NEAR), Case(holds=bool(shares.max() <= 1))]
     numbers = (
         f"Over noise from {number(noises[0])} to {number(noises[-1])} the error grows with its "
-        f"power {power}; it is {number(float(np.median(shares)))} of that ratio in the median and "
+        f"power {power}; it is {number(float(np.median(shares)))} of that level in the median and "
         f"{number(float(shares.max()))} at most."
     )
     return claim.judged(cases, numbers, [len(errors)])
