@@ -62,6 +62,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"cobandits {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
@@ -73,6 +74,9 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "show_toc_level": 2,
     "header_links_before_dropdown": 7,
+    # The search field's name would not be what is seen; site.js names what the theme does not.
+    "collapse_navigation": True,
+    "navbar_persistent": ["search-button"],
     "navigation_with_keys": False,
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",

@@ -13,7 +13,7 @@ from unittest import mock
 
 from cobandits.cli import main
 from cobandits.cli import reproduce as command
-from cobandits.lab import Cell, Estimation, Record, Simulation
+from cobandits.lab import Cell, Estimation, Record, Simulation, studies
 from cobandits.lab import store as store_module
 from cobandits.lab.panels import Panel, Scale
 from cobandits.plots.style import new_figure
@@ -88,5 +88,7 @@ if __name__ == "__main__":
     # As in a terminal: a shell in the background lets its children ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     few = mock.patch.object(store_module, "_MANY", 7)  # so that it may be killed while merging
-    with mock.patch.object(command, "available", return_value=TINY), few:
+    panels = mock.patch.object(command, "available", return_value=TINY)
+    no_studies = mock.patch.object(studies, "available", return_value={})
+    with panels, no_studies, few:
         main(sys.argv[1:])

@@ -221,6 +221,7 @@ def test_processes_give_the_same_bits_as_one(tmp_path: Path) -> None:
 def cobandits(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     module = importlib.import_module("cobandits.cli.reproduce")
     monkeypatch.setattr(module, "available", lambda: TINY)
+    monkeypatch.setattr(module.studies, "available", dict)
     return command_line(capsys)
 
 

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -143,13 +143,26 @@ def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
             assert link["heading"] in headings(target), link[0]
 
 
-def test_every_public_name_is_on_the_page_of_its_module() -> None:
-    path = DOCS / "_extensions" / "api_pages.py"
-    specification = importlib.util.spec_from_file_location("api_pages", path)
+def extension(name: str) -> Any:
+    """Return an extension of Sphinx that is no package."""
+    path = DOCS / "_extensions" / f"{name}.py"
+    specification = importlib.util.spec_from_file_location(name, path)
     assert specification is not None
     assert specification.loader is not None
-    pages = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(pages)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_every_command_has_its_section_and_its_options() -> None:
+    text = extension("command_pages").page()
+    for command in ("fit", "predict", "simulate", "evaluate", "reproduce", "data fetch"):
+        assert f"\n## cobandits {command}\n" in text
+    assert "| `--task " in text
+
+
+def test_every_public_name_is_on_the_page_of_its_module() -> None:
+    pages = extension("api_pages")
     modules = pages.public_modules()
     assert {"cobandits.policies", "cobandits.tasks.sources", "cobandits.errors"} <= set(modules)
     top = {f"cobandits.{one.name}" for one in pkgutil.iter_modules(cobandits.__path__)}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import click
-from sphinx.application import Sphinx
 from typer.main import get_command
 
 from cobandits.cli.app import app as commands
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 _HEAD = """\
 # Command line
@@ -19,40 +21,46 @@ what stands here.
 """
 
 
-def described(command: click.Command, context: click.Context) -> Iterator[str]:
-    """Yield the sections of a command and of the commands in it."""
+def page() -> str:
+    """Return the page, as Markdown."""
+    command = get_command(commands)
+    return "\n".join([_HEAD, *described(command, _context(command, "cobandits", None))])
+
+
+def described(command: Any, context: Any) -> Iterator[str]:
+    """Yield the sections of a command and of the commands in it; types are those of Typer."""
     path = context.command_path
     yield f"## {path}\n"
     yield f"{(command.help or '').strip()}\n"
-    usage = command.collect_usage_pieces(context)
-    yield f"```text\n{' '.join([path, *usage])}\n```\n"
+    yield f"```text\n{' '.join([path, *command.collect_usage_pieces(context)])}\n```\n"
     rows = [row for one in command.params if (row := one.get_help_record(context))]
     if rows:
-        yield "| | |\n|---|---|"
-        yield from (f"| `{_cell(name)}` | {_cell(text)} |" for name, text in rows)
+        yield "| option | meaning |\n|---|---|"
+        yield from (
+            f"| `{_cell(name)}` | {_cell(text).replace('<', '&lt;')} |" for name, text in rows
+        )
         yield ""
-    if isinstance(command, click.Group):
-        for name in command.list_commands(context):
-            inner = command.get_command(context, name)
-            assert inner is not None
-            yield from described(inner, click.Context(inner, info_name=name, parent=context))
+    for name in command.list_commands(context) if hasattr(command, "list_commands") else ():
+        inner = command.get_command(context, name)
+        yield from described(inner, _context(inner, name, context))
+
+
+def _context(command: Any, name: str, parent: Any) -> Any:
+    return command.make_context(name, [], parent=parent, resilient_parsing=True)
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def write_page(app: Sphinx, _config: object) -> None:
-    """Write the page."""
-    command = get_command(commands)
-    context = click.Context(command, info_name="cobandits")
-    text = "\n".join([_HEAD, *described(command, context)])
-    path = Path(app.srcdir) / "reference" / "commands.md"
+    """Write the page; a file that would not change is left alone."""
+    text, path = page(), Path(app.srcdir) / "reference" / "commands.md"
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Write the page before Sphinx reads it."""
+    """Write the page before Sphinx looks for pages."""
     app.connect("config-inited", write_page)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -16,7 +16,7 @@ from cobandits.cli.output import console, new_table, plot_directory
 from cobandits.cli.workers import chosen_workers
 from cobandits.discovery import pick
 from cobandits.errors import ConfigurationError
-from cobandits.lab import Reproduction
+from cobandits.lab import Reproduction, studies
 from cobandits.lab import report as reports
 from cobandits.lab import reproduce as run_and_draw
 from cobandits.lab.panels import Panel, Scale, available
@@ -29,7 +29,10 @@ _TRIALS, _QUICK_TRIALS = 100, 3
 
 Panels = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[PANEL]...", help="As in the paper: 1a to 1i, 2a to 2e; or all."),
+    typer.Argument(
+        metavar="[PANEL]...",
+        help="As in the paper: 1a to 1i, 2a to 2e; s1 to s7 are studies; or all.",
+    ),
 ]
 Quick = Annotated[
     bool, typer.Option("--quick", help=f"{_QUICK_TRIALS} trials and fewer grid points.")
@@ -60,7 +63,7 @@ def reproduce(
     """
     if quick and trials is not None:
         raise ConfigurationError("--quick has its own number of trials; leave out one of the two")
-    known = available()
+    known = available() | studies.available()
     panels = [pick("panel", name, known) for name in dict.fromkeys(panel or known)]
     mnist = datasets.is_there("mnist")
     n_trials = trials or (_QUICK_TRIALS if quick else _TRIALS)

@@ -156,18 +156,19 @@ class AltGDMin(Estimator):
             if last:
                 break
             best, previous = min(best, (cost, B), key=lambda found: found[0]), cost
-            B = self._step(B, fit, samples, iteration)
+            B = self._step(B, fit, samples.for_gradient(iteration), tasks.counts)
         advice = "raise iterations, or use LowRank, which needs fewer"
         return B, ended("limit", advice, self.iterations)
 
-    def _step(self, B: Floats, fit: TaskFit, samples: _Samples, iteration: int) -> Floats:
-        """Return the basis after one gradient step, on the rows of the iteration, and QR."""
+    def _step(
+        self, B: Floats, fit: TaskFit, rows: TaskData, counts: NDArray[np.int64] | None = None
+    ) -> Floats:
+        """Return the basis after one gradient step on ``rows`` and QR; ``counts`` are of all."""
         W = fit.weights
         gradient, weighted = fit.gradient, fit.weighted
         if self.split:
-            rows = samples.for_gradient(iteration)
-            counts = rows.counts if self.divisor == "part" else samples.tasks.counts
-            gradient, weighted = rows.residuals(B @ W)[0] @ W.T, W * counts @ W.T
+            n = rows.counts if counts is None or self.divisor == "part" else counts
+            gradient, weighted = rows.residuals(B @ W)[0] @ W.T, W * n @ W.T
         curvature = largest_eigenvalue(weighted)  # n sigma_max(W)^2 for equal n
         if curvature <= 0:  # all weights are zero: so is the gradient
             return B

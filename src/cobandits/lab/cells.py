@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache, lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import ClassVar
 
 import numpy as np
@@ -190,7 +190,9 @@ class Estimation(Cell):
         problem = made.problem(n_rows=self.n_rows, seed=self.seed, trial=self.trial)
         estimator = estimators.make(self.estimator, made.rank, **self.estimator_parameters)
         rng = stream(self.seed, "estimator", self.trial)
+        began = process_time()
         fitted = estimator.fit(problem.tasks, truth=problem.theta, rng=rng)
+        seconds = process_time() - began
         errors = fitted.history.errors
         if progress is not None:
             progress(self.steps, self.steps)
@@ -201,6 +203,7 @@ class Estimation(Cell):
             "floor": noise_floor(problem),
             "iterations": fitted.status.iterations,
             "status": fitted.status.outcome,
+            "seconds_fitting": seconds,
             "errors": [] if errors is None else errors.tolist(),
         }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from cobandits.lab import claims
+from cobandits.lab import claims, studies
 from cobandits.lab.choices import CHOICES
 from cobandits.lab.claims import Claim, Duel, Verdict, number
 from cobandits.lab.pages import data_uri, picture_file, render, write_page
@@ -35,7 +35,11 @@ _REPEAT = (
     "The same seed gives the same numbers, whatever the number of jobs. A run that was "
     "interrupted goes on where it was when the same command is given again."
 )
-_FIGURES = {"1": "Figure 1: cumulative regret", "2": "Figure 2: estimation error"}
+_FIGURES = {
+    "1": "Figure 1: cumulative regret",
+    "2": "Figure 2: estimation error",
+    "s": "Studies: what the paper states and no panel shows",
+}
 
 
 def write(reproduction: Reproduction, out: str | Path) -> Path:
@@ -84,9 +88,11 @@ def _tally(found: Sequence[Claim]) -> dict[str, int]:
 
 
 def _extent(reproduction: Reproduction) -> str:
-    scale, n = reproduction.scale, len(reproduction.records)
+    scale, n = reproduction.scale, len(set(reproduction.records) & set(available()))
     trials = "one trial" if scale.trials == 1 else f"{scale.trials} trials"
     text = f"{n} of {len(available())} panels, {trials} of each setting"
+    if alone := len(reproduction.records) - n:
+        text += f", and {alone} of {len(studies.available())} studies"
     counts = {name: _n_trials(lines) for name, lines in reproduction.records.items()}
     if fewer := [name for name, count in counts.items() if count < scale.trials]:
         text += f" ({counts[fewer[0]]} in {', '.join(fewer)})"
@@ -143,7 +149,8 @@ def _commands(reproduction: Reproduction) -> list[str]:
 def _command(reproduction: Reproduction) -> str:
     """Return the command that runs the same cells."""
     scale, panels = reproduction.scale, list(reproduction.records)
-    named = [] if set(panels) == set(available()) else panels
+    every = set(available()) | set(studies.available())
+    named = [] if set(panels) == every else panels
     size = ["--quick"] if scale.quick else ["--trials", str(scale.trials)]
     seed = ["--seed", str(scale.seed)] if scale.seed else []
     jobs = ["--jobs", str(reproduction.jobs)]

@@ -49,13 +49,16 @@ class Reproduction:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """The runs of all panels, by which claims are judged."""
-        return Evidence(self.records)
+        """The runs of the paper's panels, by which its claims are judged."""
+        return Evidence(
+            {name: lines for name, lines in self.records.items() if not self.panels[name].judge}
+        )
 
     @cached_property
     def claims(self) -> list[Claim]:
-        """The paper's claims with their verdicts."""
-        return check(self.evidence)
+        """The paper's claims with their verdicts, then those that studies test."""
+        alone = [(self.panels[name].judge, lines) for name, lines in self.records.items()]
+        return check(self.evidence) + [judge(lines) for judge, lines in alone if judge]
 
 
 def reproduce(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cobandits.lab.cells import Cell
+from cobandits.lab.claims.base import Claim
 from cobandits.lab.records import Record
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Panel:
         Returns the picture of the records of each line, at a scale.
     average : str
         What the lines show over trials: means or medians.
+    judge
+        Returns the claim that the panel tests alone, with its verdict; that is so for studies.
     """
 
     name: str
@@ -61,3 +64,4 @@ class Panel:
     cells: Callable[[Scale], Mapping[str, Sequence[Cell]]]
     draw: Callable[[Mapping[str, Sequence[Record]], Scale], Figure]
     average: str = "means"
+    judge: Callable[[Mapping[str, Sequence[Record]]], Claim] | None = None
