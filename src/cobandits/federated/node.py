@@ -17,6 +17,10 @@ __all__ = ["Node"]
 
 Floats = NDArray[np.floating]
 
+# Of the matrix beside the gradient, where both are clipped together. Only its largest eigenvalue is
+# used, for the length of a step, so it may have more noise.
+_WEIGHT = 0.1
+
 
 class Node:
     """The tasks of one participant, and what it tells of them.
@@ -89,7 +93,7 @@ class Node:
         W = fit.weights
         R = self._tasks.residuals(B @ W)[0] / np.maximum(self._tasks.counts, 1)  # (d, T)
         sizes = np.linalg.norm(W, axis=0)
-        shares = self._privacy.shares(np.linalg.norm(R, axis=0) * sizes, sizes**2)
+        shares = self._privacy.shares(np.linalg.norm(R, axis=0) * sizes, _WEIGHT * sizes**2)
         gradient = self._privacy.noisy((R * shares) @ W.T, self._rng)
-        weighted = self._privacy.noisy((W * shares) @ W.T, self._rng)
+        weighted = self._privacy.noisy(_WEIGHT * (W * shares) @ W.T, self._rng) / _WEIGHT
         return Answer(gradient, (weighted + weighted.T) / 2)

@@ -19,15 +19,15 @@ class Privacy:
     """The Gaussian mechanism per task, inside of a node.
 
     Each task's share of an answer is divided by its number of rows and shortened to a length of
-    ``clip`` at most (gradient and matrix together). Then noise of standard deviation
+    ``clip`` at most (gradient and a tenth of the matrix together). Then noise of standard deviation
     ``noise_multiplier * clip`` is added to every entry of the sums. So what leaves the node says
     little of whether any single task is in it, whatever the server does with it.
 
     Parameters
     ----------
     clip : float
-        About the square of a theta's length, for features of variance 1. Too small a value biases
-        the sums to tasks with small thetas, too large a one adds noise.
+        About a tenth of the square of a theta's length, for features of variance 1. Too small a
+        value hides how tasks differ, too large a one adds noise.
     noise_multiplier : float
         See :func:`noise_multiplier`.
     """
