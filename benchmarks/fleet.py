@@ -39,9 +39,9 @@ FRESH = 500  # tasks that a prior was not learned from
 SHARD = 100_000  # tasks of a shard: posteriors have as many directions as there is memory for
 MEMORY = 64e9  # bytes of a machine
 FLEET = (1_000_000, 10_000_000, 100_000_000)  # tasks
-DAILY = 1.0  # decisions per task and day
+DAILY = 10.0  # decisions per task and day
 HISTORY = 10.0  # rewards per task so far
-SHARDS = (1000, 4000, 16_000)  # of the largest fleet
+SHARDS = (500, 1500, 6000)  # of the largest fleet
 
 
 class Costs(NamedTuple):
@@ -246,7 +246,7 @@ def section() -> Section:
                 rows=sizes,
             ),
             Table(
-                title=f"{FLEET[-1]:,} tasks, one decision a day each: a shard's waits in seconds",
+                title=f"{FLEET[-1]:,} tasks, {DAILY:g} decisions a day each: waits in s",
                 columns=("shards", "tasks", "per s", "busy", "pause", "median", "99 %", "most"),
                 rows=queues,
             ),
