@@ -71,7 +71,7 @@ def draw(results: dict[int, dict[str, float]], path: str) -> None:
         ylabel="relative error of theta", xticks=EPSILONS, xticklabels=map("{:g}".format, EPSILONS)
     )
     axes.legend(frameon=False)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None})
 
 
 if __name__ == "__main__":
