@@ -7,7 +7,7 @@ import time
 from importlib import import_module
 
 DEFAULT = ("iteration", "solve", "decisions", "memory", "growth", "scale")
-NAMED_ONLY = ("cluster", "compare-numba", "reproduction", "tables")
+NAMED_ONLY = ("cluster", "compare-numba", "fleet", "reproduction", "tables")
 
 
 def main() -> None:
