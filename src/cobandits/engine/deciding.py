@@ -20,9 +20,10 @@ __all__ = ["decide_batch"]
 Floats = NDArray[np.floating]
 
 _DRAWS = 1 << 64  # the policy's stream is apart from that of single events
-# Pairs of arms per batch for which the probabilities of the other arms are worked out, where the
-# choice is not certain: 50 microseconds each. They are shown, and nothing depends on them.
-_PAIRS = 100
+# Where a choice is not certain, the probabilities of the arms that were not chosen take 50
+# microseconds per pair of arms. They are shown, and nothing depends on them, so they are worked out
+# for few arms only, and not where many requests wait.
+_PAIRS, _FEW = 60, 4
 
 
 def decide_batch(
@@ -35,7 +36,7 @@ def decide_batch(
     made = policy.decide(tasks, arms, rng)
     picked, probabilities = made.chosen.tolist(), made.probabilities.tolist()
     kept = _kept_for_baseline(settings, seed, numbers)
-    pairs = _PAIRS
+    pairs = _PAIRS if len(asked) <= _FEW else 0
     choices = []
     for n, (one, arm, p) in enumerate(zip(asked, picked, probabilities, strict=True)):
         chances, used = _chances(policy, one, arm, p, pairs)

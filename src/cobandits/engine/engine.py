@@ -15,6 +15,7 @@ from cobandits.engine.learner import warm_up
 from cobandits.engine.reader import Reader
 from cobandits.engine.settings import Settings
 from cobandits.engine.space import Space
+from cobandits.engine.status import Status
 from cobandits.engine.stores import Batch, Store, open_store
 from cobandits.engine.verify import Live, Verification, live_state, verified
 from cobandits.engine.writer import Writer
@@ -120,7 +121,7 @@ class Engine:
 
     def _made(self, name: str, settings: Settings) -> SpaceFold:
         core = self._core
-        number, seed = core.last + 1, secrets.randbits(63)
+        number, seed = core.next_number(), secrets.randbits(63)
         body = space_body(name, seed, settings.to_dict())
         event = Event(number, core.now(), number, "space", body=body)
 
@@ -132,6 +133,10 @@ class Engine:
         return self._writer.call(
             lambda: [Space(fold, self._writer) for fold in self._core.folds.values()]
         )
+
+    def status(self) -> Status:
+        """Return how the engine is: what waits, and whether a prior is being learned."""
+        return self._writer.call(lambda: Status.of(self._core, self._writer.refitting))
 
     def verify(self) -> Verification:
         """Replay the log from its start: every decision and every bit of the state must be equal.

@@ -201,7 +201,6 @@ class Space:
 
         def roll_back() -> None:
             body = encoded({"learned": self._fold.learner.learned}).decode()
-            self._writer.forget_refit(self._fold)
             self._writer.write(self._fold, "rollback", ref=number, body=body)
 
         self._writer.call(roll_back)
