@@ -61,7 +61,7 @@ def decide_batch(
 def _arms(asked: Sequence[Prepared]) -> Floats | RaggedArms:
     """Return the arms of all requests, as an array where they have as many."""
     plain = len({one.phi.shape for one in asked}) == 1
-    if plain and all(one.available.all() for one in asked):
+    if plain and all(one.n_available == len(one.ids) for one in asked):
         return np.stack([one.phi for one in asked])
     return RaggedArms.of([one.phi for one in asked], [one.available for one in asked])
 
@@ -79,7 +79,7 @@ def _chances(
     policy: Shared, one: Prepared, arm: int, p: float, pairs: int
 ) -> tuple[list[float | None], int]:
     """Return the policy's probabilities of all arms, None where not known, and the pairs used."""
-    K = int(one.available.sum())
+    K = one.n_available
     rest = policy.floor / K
     if p == (1 - policy.floor) + rest or K == 1:  # certain, but for the floor
         found = np.where(one.available, rest, -1.0)
