@@ -60,9 +60,10 @@ test: lint ## linters, type checker, tests and doctests; the share of lines they
 test-matrix: setup ## the tests on other BLAS kernels, dependencies, builds and orders (hours; ROWS="haswell oldest")
 	$(BIN)/python -m tests.matrix --workers $(WORKERS) $(ROWS)
 
-test-faults: setup ## kill the engine 200 times under load, on SQLite and on PostgreSQL (half an hour)
+test-faults: setup ## kill the engine 200 times under load, on SQLite and on PostgreSQL; a large log (half an hour)
 	$(BIN)/python -m tests.engine_kills --store sqlite --kills 200
 	$(BIN)/python -m tests.engine_kills --store postgres --kills 200
+	$(BIN)/python -m tests.engine_large
 
 lint: setup ## ruff, mypy --strict and the import contract
 	$(BIN)/ruff check .

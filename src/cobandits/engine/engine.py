@@ -159,8 +159,9 @@ class Engine:
         return verified(self._store, *self._writer.call(captured))
 
     def settle(self, timeout: float = 60.0) -> None:
-        """Wait until every reward that can be learned is learned."""
+        """Wait until windows that are over have ended, and every reward is learned."""
         end = time.monotonic() + timeout
+        self._writer.call(self._writer.tick)
         while self._writer.call(lambda: self._writer.busy):
             if time.monotonic() > end:
                 raise TimeoutError(f"there is still something to learn after {timeout:g} s")

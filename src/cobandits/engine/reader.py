@@ -34,6 +34,9 @@ class Reader:
         """Refuse an event."""
         raise _refused()
 
+    def tick(self) -> None:
+        """Do nothing: windows end when the owner says so."""
+
     def call(self, action: Callable[[], Done]) -> Done:
         """Do something, one thread at a time."""
         with self._lock:

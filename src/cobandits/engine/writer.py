@@ -135,7 +135,7 @@ class Writer:
             command.run()
         self._learn()
         self._write_part()
-        self._tick()
+        self.tick()
 
     def _answer(self, tickets: list[Ticket]) -> None:
         try:
@@ -266,7 +266,7 @@ class Writer:
             return
         self._parts.popleft()
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         """Write that windows have ended, where nothing else tells so."""
         now = self.core.now()
         for fold in list(self.core.folds.values()):
