@@ -1,4 +1,4 @@
-"""Replay a large log bit for bit: 100,000 events of 1,000 tasks (a part of ``make test-faults``)."""
+"""Replay a large log bit for bit: 100,000 events, 1,000 tasks; a part of ``make test-faults``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def client(space: Space, likes: object, seed: int, calls: int, tasks: int) -> No
         for one, made in zip(asked, space.ask(asked), strict=True):
             assert isinstance(made, Decision)
             x = np.array(one.arms[int(made.arm)]["features"])
-            own = np.random.default_rng(hash(one.task) % 2**32).standard_normal(2)
+            own = np.random.default_rng(int(one.task.split()[1])).standard_normal(2)
             value = float(own @ (np.asarray(likes) @ x) + 0.3 * rng.normal())
             rewards.append(Reward(decision=made.id, value=value))
         space.ask(rewards)

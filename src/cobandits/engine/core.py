@@ -60,7 +60,9 @@ class Core:
         start = min(starts, default=0)
         for count, event in enumerate(self.store.read(Query(after=start, through=through)), 1):
             if event.number != start + count:
-                raise DamagedLogError(f"the log has no event {start + count}; restore a copy")
+                raise DamagedLogError(
+                    f"the log has no event {start + count}: it was removed, or is lost"
+                )
             self.follow(event)
 
     def _made(self, through: int | None) -> list[Event]:
@@ -124,6 +126,8 @@ class Core:
         for saved in self.store.snapshots(event.space):
             if saved.number == number:
                 return Shared.load(io.BytesIO(unpacked(self.store.snapshot(saved))[1]))
+        if number <= self.store.folded():
+            raise UnknownVersionError(f"the events of version v{number} were removed")
         past = Core(self.store, self._clock)
         past.load(through=number)
         return past.folds[event.space].learner.policy

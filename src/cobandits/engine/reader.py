@@ -34,6 +34,10 @@ class Reader:
         """Refuse an event."""
         raise _refused()
 
+    def forget(self, _: int) -> int:
+        """Refuse to remove events."""
+        raise _refused()
+
     def tick(self) -> None:
         """Do nothing: windows end when the owner says so."""
 

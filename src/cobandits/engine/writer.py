@@ -12,12 +12,13 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from cobandits.engine.core import Core
-from cobandits.engine.errors import ClosedError, EngineError, OverloadedError
+from cobandits.engine.errors import ClosedError, EngineError, OverloadedError, StoreError
 from cobandits.engine.events import Event, Kind
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.group import Group
 from cobandits.engine.jobs import Command, Job, Ticket
 from cobandits.engine.learner import refitted_bytes
+from cobandits.engine.retention import remove_events
 from cobandits.engine.snapshots import parts_of
 from cobandits.engine.stores import Batch, Saved
 from cobandits.engine.stores.base import Part
@@ -241,6 +242,17 @@ class Writer:
     ) -> Event:
         number = self.core.next_number()
         return Event(number, self.core.now(), fold.number, kind, ref=ref, body=body)
+
+    def forget(self, before: int) -> int:
+        """Keep a snapshot of each space, then remove the events before a time."""
+        self.core.next_number()  # nothing is in doubt
+        for fold in self.core.folds.values():
+            if all(one.number != fold.last for one in self.core.store.snapshots(fold.number)):
+                self.save(fold, fold.snapshot())
+                self.write_parts()
+            if all(one.number != fold.last for one in self.core.store.snapshots(fold.number)):
+                raise StoreError("no snapshot could be written, so nothing is removed; try again")
+        return remove_events(self.core, before)
 
     def save(self, fold: SpaceFold, content: bytes) -> None:
         """Write a snapshot of a space, piece by piece."""
