@@ -51,6 +51,7 @@ class Core:
         self.folds: dict[int, SpaceFold] = {}
         self.last, self.at = 0, 0
         self._doubt: _Doubt | None = None
+        self._broken = False
 
     # ---- Reading the log
 
@@ -145,6 +146,8 @@ class Core:
 
     def next_number(self) -> int:
         """Return the number of the next event; first find out what became of a doubtful batch."""
+        if self._broken:
+            raise DamagedLogError("an event could not be applied; open the engine again")
         self._settle_doubt()
         return self.last + 1
 
@@ -170,7 +173,11 @@ class Core:
     def _applied(self, events: list[Event], apply: Callable[[], None]) -> None:
         if events:
             self.last, self.at = events[-1].number, events[-1].at
-        apply()
+        try:
+            apply()
+        except BaseException:  # the log is right, and this is no longer what it leads to
+            self._broken = True
+            raise
 
     def _settle_doubt(self) -> None:
         """Find out whether the last batch that failed is in the log after all."""

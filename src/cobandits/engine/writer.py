@@ -16,7 +16,7 @@ from cobandits.engine.errors import ClosedError, EngineError, OverloadedError, S
 from cobandits.engine.events import Event, Kind
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.group import Group
-from cobandits.engine.jobs import Command, Job, Ticket
+from cobandits.engine.jobs import Command, Job, Ticket, another
 from cobandits.engine.learner import refitted_bytes
 from cobandits.engine.retention import remove_events
 from cobandits.engine.snapshots import parts_of
@@ -60,6 +60,8 @@ class Writer:
                 f"{_MOST} requests wait already, so this one was not taken; try again in a while"
             )
         self._inbox.put(job)
+        if self._closed:
+            self._refuse_rest()  # it was closed in between
 
     def call(self, action: Callable[[], Done]) -> Done:
         """Let the thread do something between two groups, and return what it returns."""
@@ -68,6 +70,8 @@ class Writer:
         self._check_open()
         command = Command(action)
         self._inbox.put(command)  # type: ignore[arg-type]
+        if self._closed:
+            self._refuse_rest()
         return command.future.result()
 
     def _check_open(self) -> None:
@@ -121,12 +125,11 @@ class Writer:
         self._refuse_rest()
 
     def _refuse_rest(self) -> None:
-        error = ClosedError("this engine was closed; open it again")
-        waiting, commands = self._collected(0.0)
-        for ticket in waiting:
-            ticket.answer(error)
-        for command in commands:
-            command.future.set_exception(error)
+        while any(waiting := self._collected(0.0)):
+            for ticket in waiting[0]:
+                ticket.answer(ClosedError("this engine was closed; open it again"))
+            for command in waiting[1]:
+                command.future.set_exception(ClosedError("this engine was closed; open it again"))
 
     def _turn(self) -> None:
         tickets, commands = self._collected(self._patience())
@@ -143,7 +146,7 @@ class Writer:
             group = Group(self.core)
         except EngineError as error:  # the store is away
             for ticket in tickets:
-                ticket.answer(error)
+                ticket.answer(another(error))
             return
         self._left = group.run(tickets)
 
