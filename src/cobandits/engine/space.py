@@ -31,6 +31,7 @@ from cobandits.engine.messages import (
     Rewarded,
 )
 from cobandits.engine.reader import Reader
+from cobandits.engine.relearning import Relearning
 from cobandits.engine.report import Report, report
 from cobandits.engine.settings import Settings
 from cobandits.engine.stores import Batch, Query
@@ -210,6 +211,24 @@ class Space:
             self._writer.write(self._fold, "rollback", ref=number, body=body)
 
         self._writer.call(roll_back)
+        return self.versions()[-1]
+
+    def relearn(self, *, since: datetime, before: datetime) -> Version:
+        """Learn all anew without the rewards of a span of time, such as wrong ones.
+
+        They stay in the log. It takes as long as all rewards take to learn; decisions go on.
+        """
+        start, end = (round(one.timestamp() * 1e6) for one in (since, before))
+        found = Relearning(self._core.store, self._fold.number, start, end)
+        found.extend(self._writer.call(lambda: self._core.last))
+        policy = found.taught()
+
+        def install() -> None:
+            found.extend(self._core.next_number() - 1)
+            self._writer.write(self._fold, "relearn", body=found.body(), found=(found, policy))
+            self._writer.keep(self._fold)
+
+        self._writer.call(install)
         return self.versions()[-1]
 
     # ---- Reports, and logs in and out
