@@ -75,6 +75,17 @@ class Learner:
         self._learn()
         return True
 
+    def advance(self, learned: int) -> bool:
+        """Learn until so many rewards were learned since the base; tell whether that is so."""
+        while self.learned < learned and self.step():
+            pass
+        return self.learned == learned
+
+    def finish(self) -> None:
+        """Learn all that waits, refits among it."""
+        while self.waiting:
+            self._learn()
+
     def _learn(self) -> None:
         lesson = self.waiting.popleft()
         try:
@@ -107,9 +118,10 @@ class Learner:
             self.waiting.popleft()
         self.base, self.learned = number, 0
 
-    def begin(self, number: int, policy: Shared) -> None:
-        """Begin a version with another policy; what waits is learned by it."""
+    def begin(self, number: int, policy: Shared, waiting: Iterable[Lesson] | None = None) -> None:
+        """Begin a version with another policy; what waits, or is given, is learned by it."""
         self.policy, self.base, self.learned = policy, number, 0
+        self.waiting = self.waiting if waiting is None else deque(waiting)
 
     # ---- Files
 
