@@ -23,7 +23,7 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-matrix lint lint-workflows format reproduce bench bench-cluster bench-peers flagship \
+.PHONY: help setup test test-matrix lint lint-workflows format reproduce serve bench bench-cluster bench-peers flagship \
   statistical dist clean
 
 help: ## list the targets
@@ -79,6 +79,9 @@ reproduce: setup ## every figure of the paper, quickly, and a report on its clai
 	$(BIN)/cobandits data fetch mnist || true
 	$(BIN)/cobandits reproduce --quick --jobs $(WORKERS) --out results/reproduce
 	@echo "Open $(CURDIR)/results/reproduce/report.html"
+
+serve: setup ## the service on this machine, with its data in shops.db
+	$(BIN)/cobandits serve --db shops.db
 
 bench: setup ## the benchmarks, as ratios in one run on one thread
 	$(BIN)/python -m benchmarks

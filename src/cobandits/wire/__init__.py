@@ -1,0 +1,62 @@
+"""The messages of the HTTP API, shared by the service and its client.
+
+They are msgspec structs: one declaration reads and checks a body, and is shown in the OpenAPI
+document. Names are those of :mod:`cobandits.engine`.
+"""
+
+from cobandits.errors import MissingExtraError
+
+try:
+    import msgspec as _msgspec  # noqa: F401
+except ImportError as error:  # pragma: no cover - tests have every extra
+    raise MissingExtraError("msgspec", "client") from error
+
+from cobandits.wire.asked import (
+    Asked,
+    DecideBatch,
+    DecideOne,
+    RewardBatch,
+    RewardInBatch,
+    RewardOne,
+)
+from cobandits.wire.operations import CreateKey, KeyReplies, KeyReply, Ready, SpaceNames
+from cobandits.wire.problems import Detail, ProblemDocument
+from cobandits.wire.replies import (
+    ActivationReply,
+    DecisionReply,
+    DecisionResult,
+    DecisionResults,
+    Ranked,
+    RewardReply,
+    RewardResult,
+    RewardResults,
+)
+from cobandits.wire.spaces import ChangeSpace, CreateSpace, SchemaMessage, SpaceReply
+
+__all__ = [
+    "ActivationReply",
+    "Asked",
+    "ChangeSpace",
+    "CreateKey",
+    "CreateSpace",
+    "DecideBatch",
+    "DecideOne",
+    "DecisionReply",
+    "DecisionResult",
+    "DecisionResults",
+    "Detail",
+    "KeyReplies",
+    "KeyReply",
+    "ProblemDocument",
+    "Ranked",
+    "Ready",
+    "RewardBatch",
+    "RewardInBatch",
+    "RewardOne",
+    "RewardReply",
+    "RewardResult",
+    "RewardResults",
+    "SchemaMessage",
+    "SpaceNames",
+    "SpaceReply",
+]

@@ -1,0 +1,332 @@
+"""The service as a client sees it: a real process, real requests."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cobandits.service.examples import ASKED, TEAS
+from cobandits.service.problems import KINDS
+from cobandits.service.table import table
+from cobandits.wire.limits import ARMS, BATCH, BODY
+from tests.service import Answer, Running, running
+
+VECTORS = {"name": "vectors", "dim": 3}
+ARM = {"id": "a", "features": [1.0, 0.0, 2.0]}
+OTHER = {"id": "b", "features": [0.0, 1.0, 2.0]}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("service") / "shops.db") as found:
+        assert found.post("/v1/spaces", TEAS).status == 201
+        assert found.post("/v1/spaces", VECTORS).status == 201
+        yield found
+
+
+def decided(service: Running, **given: Any) -> dict[str, Any]:
+    answer = service.post(
+        "/v1/spaces/vectors/decisions", {"task": "t", "arms": [ARM, OTHER], **given}
+    )
+    assert answer.status in (200, 201), answer
+    return dict(answer.json)
+
+
+# ---- Decisions and rewards
+
+
+def test_a_decision_and_its_reward(service: Running) -> None:
+    answer = service.post("/v1/spaces/teas/decisions", ASKED)
+    assert answer.status == 201
+    decision = answer.json
+    assert decision["arm"] in ("tea", "cola")
+    assert 0 < decision["probability"] <= 1
+    path = f"/v1/spaces/teas/decisions/{decision['id']}/rewards"
+    first, second = service.post(path, {"value": 1}), service.post(path, {"value": 1})
+    assert (first.status, first.json["status"]) == (202, "accepted")
+    assert (second.status, second.json["status"]) == (202, "repeated")
+    assert service.post(path, {"value": 2}).kind == "conflict"
+
+
+def test_the_same_id_gets_the_same_answer_and_another_body_a_conflict(service: Running) -> None:
+    first = decided(service, id="order/1 ü")
+    again = decided(service, id="order/1 ü")
+    assert again == {**first, "repeated": True}
+    other = {"task": "u", "arms": [ARM], "id": "order/1 ü"}
+    assert service.post("/v1/spaces/vectors/decisions", other).kind == "conflict"
+    reward = service.post("/v1/spaces/vectors/decisions/order%2F1%20%C3%BC/rewards", {"value": 0.5})
+    assert reward.json["status"] == "accepted"
+
+
+def test_the_header_is_an_id_too(service: Running) -> None:
+    asked = {"task": "t", "arms": [ARM, OTHER]}
+    headers = {"Idempotency-Key": "from-header"}
+    first = service.post("/v1/spaces/vectors/decisions", asked, headers=headers)
+    again = service.post("/v1/spaces/vectors/decisions", {**asked, "id": "from-header"})
+    assert (first.status, again.status) == (201, 200)
+    both = service.post("/v1/spaces/vectors/decisions", {**asked, "id": "x"}, headers=headers)
+    assert both.kind == "invalid-request"
+
+
+def test_a_batch_has_a_result_or_a_problem_for_each(service: Running) -> None:
+    good, bad = {"task": "t", "arms": [ARM]}, {"task": "t", "arms": [{"id": "a"}]}
+    answer = service.post("/v1/spaces/vectors/decisions:batch", {"decisions": [good, bad, good]})
+    assert answer.status == 200
+    first, second, third = answer.json["results"]
+    assert second["problem"]["status"] == 422
+    rewards = [
+        {"decision": first["decision"]["id"], "value": 1},
+        {"decision": "unknown", "value": 1},
+        {"decision": third["decision"]["id"], "value": 0},
+    ]
+    answer = service.post("/v1/spaces/vectors/rewards:batch", {"rewards": rewards})
+    one, two, three = answer.json["results"]
+    assert (one["reward"]["status"], three["reward"]["status"]) == ("accepted", "accepted")
+    assert two["problem"]["type"] == "/problems/unknown-decision"
+
+
+def test_a_held_decision_counts_when_it_is_activated(service: Running) -> None:
+    path = f"/v1/spaces/vectors/decisions/{decided(service, held=True)['id']}"
+    assert service.post(path + "/rewards", {"value": 1}).kind == "not-activated"
+    assert service.send("POST", path + "/activate").json["status"] == "accepted"
+    assert service.send("POST", path + "/activate").json["status"] == "repeated"
+    assert service.post(path + "/rewards", {"value": 1}).json["status"] == "accepted"
+
+
+def test_settings_change_and_spaces_conflict(service: Running) -> None:
+    assert service.post("/v1/spaces", VECTORS).status == 200  # the same again
+    assert service.post("/v1/spaces", {**VECTORS, "dim": 4}).kind == "conflict"
+    body = json.dumps({"floor": 0.25}).encode()
+    assert service.send("PATCH", "/v1/spaces/teas", body).json["settings"]["floor"] == 0.25
+    assert service.get("/v1/spaces/teas").json["settings"]["floor"] == 0.25
+    assert {"teas", "vectors"} <= set(service.get("/v1/spaces").json["spaces"])
+    assert service.send("PATCH", "/v1/spaces/teas", b'{"floor": 2}').kind == "invalid-request"
+
+
+# ---- Keys
+
+
+def test_a_role_may_do_what_it_says_and_nothing_else(service: Running) -> None:
+    tokens = {
+        role: service.post("/v1/keys", {"roles": [role]}).json["token"]
+        for role in ("decide", "reward", "read")
+    }
+    decision = decided(service)["id"]
+    calls = {
+        "decide": ("/v1/spaces/vectors/decisions", {"task": "t", "arms": [ARM]}),
+        "reward": (f"/v1/spaces/vectors/decisions/{decision}/rewards", {"value": 1}),
+    }
+    for call, (path, message) in calls.items():
+        for role, token in tokens.items():
+            answer = service.post(path, message, key=token)
+            assert (answer.status < 300) == (role == call), (call, role, answer)
+    for token in tokens.values():
+        assert service.post("/v1/keys", {"roles": ["admin"]}, key=token).kind == "forbidden"
+    assert service.get("/v1/spaces", key=tokens["read"]).status == 200
+
+
+@pytest.mark.parametrize("key", [None, "wrong", "cb_00000000_" + "x" * 43, "ü" * 3])
+def test_without_a_valid_key_nothing_is_done(service: Running, key: str | None) -> None:
+    headers = {} if key is None else {"Authorization": f"Bearer {key}".encode().decode("latin-1")}
+    answer = service.post("/v1/spaces", {"name": "x", "dim": 1}, key=None, headers=headers)
+    assert answer.kind == "unauthorised"
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_a_revoked_key_is_refused_at_once(service: Running) -> None:
+    made = service.post("/v1/keys", {"roles": ["read"], "note": "for a test"}).json
+    assert service.get("/v1/spaces", key=made["token"]).status == 200
+    assert service.send("DELETE", f"/v1/keys/{made['id']}").json["revoked"]
+    assert service.get("/v1/spaces", key=made["token"]).kind == "unauthorised"
+    listed = service.get("/v1/keys")
+    assert made["id"] in {key["id"] for key in listed.json["keys"]}
+    assert made["token"].split("_", 2)[2] not in listed.body.decode()
+
+
+def test_a_key_has_a_rate_and_a_batch_counts_all_its_parts(service: Running) -> None:
+    made = service.post("/v1/keys", {"roles": ["decide"], "rate": 4}).json
+    batch = {"decisions": [{"task": "t", "arms": [ARM]}] * 50}
+    assert (
+        service.post("/v1/spaces/vectors/decisions:batch", batch, key=made["token"]).status == 200
+    )
+    answer = service.post("/v1/spaces/vectors/decisions:batch", batch, key=made["token"])
+    assert answer.kind == "too-many-requests"
+    assert int(answer.headers["retry-after"]) >= 5
+
+
+# ---- Problems
+
+
+def long(count: int) -> dict[str, Any]:
+    return {"task": "t", "arms": [{**ARM, "id": str(one)} for one in range(count)]}
+
+
+DECIDE = "/v1/spaces/vectors/decisions"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "kind"),
+    [
+        ("GET", "/nothing", None, "unknown-path"),
+        ("GET", "/v1/spaces/", None, "unknown-path"),
+        ("GET", "/v1/spaces/none", None, "unknown-space"),
+        ("DELETE", "/v1/spaces", None, "method-not-allowed"),
+        ("POST", "/v1/spaces/none/decisions", {"task": "t", "arms": [ARM]}, "unknown-space"),
+        ("POST", DECIDE + "/none/rewards", {"value": 1}, "unknown-decision"),
+        ("POST", DECIDE, long(ARMS + 1), "invalid-request"),
+        ("POST", DECIDE, {"task": "x" * 101, "arms": [ARM]}, "invalid-request"),
+        ("POST", DECIDE, {"task": "t", "arms": []}, "invalid-request"),
+        ("POST", DECIDE, {"task": "t", "arms": [ARM, ARM]}, "invalid-request"),
+        ("POST", DECIDE, {"task": "t", "arms": [ARM], "exclude": ["a"]}, "invalid-request"),
+        ("POST", DECIDE, {"task": "t", "arms": [ARM], "baseline": "z"}, "invalid-request"),
+        ("POST", DECIDE, {"task": "t", "arms": [ARM], "more": 1}, "invalid-request"),
+        ("POST", DECIDE + ":batch", {"decisions": [long(1)] * (BATCH + 1)}, "invalid-request"),
+        ("POST", "/v1/spaces", {"name": "../x", "dim": 1}, "invalid-request"),
+        ("POST", "/v1/spaces", {"name": "x\n", "dim": 1}, "invalid-request"),
+        ("POST", "/v1/spaces", {"name": "x"}, "invalid-request"),
+        ("POST", "/v1/spaces", {"name": "x", "dim": 5000}, "invalid-request"),
+        ("POST", "/v1/spaces", {"name": "x", "dim": 3, "window": "soon"}, "invalid-request"),
+        ("DELETE", "/v1/keys/none", None, "unknown-key"),
+        ("GET", "/problems/none", None, "unknown-path"),
+    ],
+)
+def test_each_mistake_has_its_problem(
+    service: Running, method: str, path: str, body: object, kind: str
+) -> None:
+    sent = None if body is None else json.dumps(body).encode()
+    answer = service.send(method, path, sent)
+    assert answer.kind == kind
+    assert answer.headers["x-request-id"] == answer.json["request"]
+
+
+def test_a_mistake_is_pointed_at(service: Running) -> None:
+    body = {"task": "t", "arms": [ARM, 3]}
+    answer = service.post("/v1/spaces/vectors/decisions", body)
+    assert answer.json["errors"] == [
+        {"detail": "Expected `object`, got `int`", "pointer": "/arms/1"}
+    ]
+
+
+def test_bodies_have_a_limit_and_a_type(service: Running) -> None:
+    path = "/v1/spaces/vectors/decisions"
+    assert service.send("POST", path, b" " * (BODY + 1)).kind == "too-large"
+    chunks = {"Transfer-Encoding": "chunked"}
+    part = b"%x\r\n" % (BODY // 2) + b" " * (BODY // 2) + b"\r\n"
+    assert service.send("POST", path, part * 3 + b"0\r\n\r\n", headers=chunks).kind == "too-large"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert service.send("POST", path, b"{}", headers=form).kind == "unsupported-media-type"
+
+
+def test_a_request_keeps_its_own_id(service: Running) -> None:
+    found = service.get("/livez", headers={"X-Request-Id": "mine-1"})
+    assert found.headers["x-request-id"] == "mine-1"
+    odd = service.get("/livez", headers={"X-Request-Id": "<script>"})
+    assert "script" not in odd.headers["x-request-id"]
+
+
+def test_each_kind_of_problem_has_a_page(service: Running) -> None:
+    for kind, known in KINDS.items():
+        page = service.get(f"/problems/{kind}", key=None)
+        assert known.advice in page.body.decode()
+
+
+# ---- The description
+
+
+def test_every_example_is_sent_and_answered_as_described(service: Running) -> None:
+    document = service.get("/openapi.json", key=None).json
+    places = {"space": "teas", "kind": "conflict"}
+    places["key"] = service.post("/v1/keys", {"roles": ["read"]}).json["id"]
+    seen = 0
+    for call in table().calls:
+        held = service.post("/v1/spaces/teas/decisions", {**ASKED, "held": call.name == "activate"})
+        places["decision"] = held.json["id"]
+        path = call.path
+        for name, value in places.items():
+            path = path.replace("{" + name + "}", value)
+        described = document["paths"][call.path][call.method.lower()]
+        body = described.get("requestBody", {}).get("content", {}).get("application/json", {})
+        sent = None if call.asks is None else json.dumps(body["example"]).encode()
+        if call.name == "create_space":
+            sent = json.dumps({**TEAS, "name": "teas-2"}).encode()
+        answer = service.send(call.method, path, sent)
+        assert str(answer.status) in described["responses"], (call.name, answer)
+        assert answer.status in call.answers, (call.name, answer)
+        kind = call.answers[answer.status]
+        if kind is not None:
+            msgspec.json.decode(answer.body, type=kind)
+        seen += 1
+    assert seen == sum(len(path) for path in document["paths"].values())
+
+
+def test_measures_count_decisions(service: Running) -> None:
+    def count(answer: Answer) -> float:
+        text = answer.body.decode()
+        return float(re.findall(r'cobandits_decisions_total{space="vectors"} (\S+)', text)[0])
+
+    decided(service)
+    before = count(service.get("/metrics"))
+    decided(service)
+    assert count(service.get("/metrics")) == before + 1
+    assert service.get("/metrics", key=None).kind == "unauthorised"
+
+
+# ---- Starting and stopping
+
+
+def test_a_stop_finishes_what_is_under_way_and_a_start_knows_it(tmp_path: Path) -> None:
+    with running(tmp_path / "a.db") as first:
+        first.post("/v1/spaces", VECTORS)
+        batch = {"decisions": [{"task": str(n), "arms": [ARM, OTHER]} for n in range(BATCH)]}
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            waiting = [
+                pool.submit(first.post, "/v1/spaces/vectors/decisions:batch", batch)
+                for _ in range(4)
+            ]
+            time.sleep(0.05)
+            assert first.stop() == 0
+        answered = []
+        for one in waiting:
+            if one.exception() is None:  # else it came too late, and was not taken
+                answered += [r["decision"]["id"] for r in one.result().json["results"]]
+    assert answered
+    with running(tmp_path / "a.db", key=first.key) as second:
+        path = "/v1/spaces/vectors/rewards:batch"
+        for start in range(0, len(answered), BATCH):
+            batch = {
+                "rewards": [{"decision": d, "value": 1} for d in answered[start : start + BATCH]]
+            }
+            results = second.post(path, rewards).json["results"]
+            assert {one["reward"]["status"] for one in results} == {"accepted"}
+
+
+def refused(*options: str, environment: dict[str, str] | None = None) -> str:
+    """Return what a service says that does not start."""
+    command = [sys.executable, "-m", "cobandits", "serve", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    return done.stderr
+
+
+def test_it_does_not_listen_beyond_this_machine_without_a_key(tmp_path: Path) -> None:
+    said = refused("--db", str(tmp_path / "a.db"), "--host", "0.0.0.0", "--port", "0")
+    assert "no API key yet" in said
+
+
+def test_a_second_service_on_one_database_does_not_start(service: Running, tmp_path: Path) -> None:
+    with running(tmp_path / "a.db"):
+        said = refused("--db", str(tmp_path / "a.db"), "--port", "0")
+    assert "another process" in said
+    taken = refused("--db", str(tmp_path / "b.db"), "--port", str(service.port))
+    assert "--port" in taken
