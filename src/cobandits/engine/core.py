@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import number_of
 from cobandits.engine.learner import policy_for
 from cobandits.engine.snapshots import unpacked
-from cobandits.engine.stores import Batch, Query, Store
+from cobandits.engine.stores import Batch, Query, Saved, Store
 from cobandits.policies import Shared
 
 __all__ = ["Clock", "Core", "decision_key"]
@@ -44,38 +45,56 @@ class Core:
     Nothing changes before it is in the log: :meth:`commit` writes a batch, and applies it then.
     """
 
-    def __init__(self, store: Store, clock: Clock, *, snapshots: bool = True) -> None:
+    def __init__(self, store: Store, clock: Clock = time.time) -> None:
         self.store, self._clock = store, clock
         self.secret = store.meta("secret")
         self.folds: dict[int, SpaceFold] = {}
         self.last, self.at = 0, 0
         self._doubt: _Doubt | None = None
-        self._use_snapshots = snapshots
 
     # ---- Reading the log
 
     def load(self, through: int | None = None) -> None:
         """Read the log: the last snapshot of each space, and all events after it."""
-        starts = [self._restored(event) for event in self._made(through)]
-        for event in self.store.read(Query(after=min(starts, default=0), through=through)):
+        starts = [self._restored(event, through) for event in self._made(through)]
+        start = min(starts, default=0)
+        for count, event in enumerate(self.store.read(Query(after=start, through=through)), 1):
+            if event.number != start + count:
+                raise DamagedLogError(f"the log has no event {start + count}; restore a copy")
             self.follow(event)
-        if through is None and self.store.last()[0] != self.last:
-            raise DamagedLogError("the log grew while it was read; another process writes to it")
 
     def _made(self, through: int | None) -> list[Event]:
         return list(self.store.read(Query(kinds=("space",), through=through)))
 
-    def _restored(self, event: Event) -> int:
-        """Begin a space with its last snapshot; return the number after which it reads on."""
+    def catch_up(self) -> None:
+        """Learn what waits, but for refits: no state may come after a later one in the log."""
+        for fold in self.folds.values():
+            while fold.learner.step():
+                pass
+
+    def begin(self, event: Event) -> SpaceFold:
+        """Begin a space."""
         fold = self.folds[event.number] = SpaceFold(event, self.store, self.version_policy)
-        saved = self.store.snapshots(event.number) if self._use_snapshots else []
+        return fold
+
+    def _restored(self, event: Event, through: int | None) -> int:
+        """Begin a space with its last snapshot; return the number after which it reads on."""
+        fold = self.begin(event)
+        saved = self._snapshots(event.number, through)
         if saved:
             fold.restore(self.store.snapshot(saved[-1]), saved[-1].number)
         self.last, self.at = max(self.last, fold.last), max(self.at, event.at)
         return fold.last
 
+    def _snapshots(self, space: int, through: int | None) -> list[Saved]:
+        """Return the snapshots to begin with, the last of which is the best."""
+        found = self.store.snapshots(space)
+        return [one for one in found if through is None or one.number <= through]
+
     def follow(self, event: Event) -> None:
         """Take an event that was read."""
+        if event.kind == "space" and event.number not in self.folds:
+            self.begin(event)
         fold = self.folds.get(event.space)
         if fold is None:
             raise DamagedLogError(f"event {event.number} is of a space that was never made")

@@ -11,9 +11,12 @@ from cobandits.engine.core import Clock, Core
 from cobandits.engine.encoding import check_name
 from cobandits.engine.events import Event, space_body
 from cobandits.engine.fold import SpaceFold
+from cobandits.engine.learner import warm_up
+from cobandits.engine.reader import Reader
 from cobandits.engine.settings import Settings
 from cobandits.engine.space import Space
 from cobandits.engine.stores import Batch, Store, open_store
+from cobandits.engine.verify import Live, Verification, live_state, verified
 from cobandits.engine.writer import Writer
 from cobandits.errors import ConfigurationError
 from cobandits.schema import Schema
@@ -27,27 +30,35 @@ class Engine:
     Threads may share it. One process at a time may decide; others may read.
     """
 
-    def __init__(self, store: Store, core: Core, writer: Writer) -> None:
+    def __init__(self, store: Store, core: Core, writer: Writer | Reader) -> None:
         self._store, self._core, self._writer = store, core, writer
 
     @classmethod
-    def open(cls, where: str | Path, *, clock: Clock = time.time) -> Engine:
+    def open(cls, where: str | Path, *, readonly: bool = False, clock: Clock = time.time) -> Engine:
         """Open a database to decide on it, and make it if it is missing.
 
         Parameters
         ----------
         where
             The path of an SQLite file, or ``postgresql://...``.
+        readonly : bool
+            Whether to read only, which is allowed beside a process that decides. What is read is
+            the state at this moment.
         clock
             Returns the time in seconds since 1970. Whatever it returns, the log's time never
             goes back.
         """
-        store = open_store(where, create=True)
-        store.acquire()
+        store = open_store(where, create=not readonly)
+        if readonly:
+            store.check()
+        else:
+            store.acquire()
         try:
+            warm_up()
             core = Core(store, clock)
             core.load()
-            return cls(store, core, Writer(core))
+            core.catch_up()
+            return cls(store, core, Reader(core) if readonly else Writer(core))
         except BaseException:
             store.close()
             raise
@@ -113,10 +124,7 @@ class Engine:
         body = space_body(name, seed, settings.to_dict())
         event = Event(number, core.now(), number, "space", body=body)
 
-        def apply() -> None:
-            core.folds[number] = SpaceFold(event, core.store, core.version_policy)
-
-        core.commit(Batch(events=[event]), apply)
+        core.commit(Batch(events=[event]), lambda: core.follow(event))
         return core.folds[number]
 
     def spaces(self) -> list[Space]:
@@ -124,6 +132,18 @@ class Engine:
         return self._writer.call(
             lambda: [Space(fold, self._writer) for fold in self._core.folds.values()]
         )
+
+    def verify(self) -> Verification:
+        """Replay the log from its start: every decision and every bit of the state must be equal.
+
+        Decisions and rewards go on meanwhile.
+        """
+        core = self._core
+
+        def captured() -> tuple[list[Live], int]:
+            return [live_state(fold) for fold in core.folds.values()], core.last
+
+        return verified(self._store, *self._writer.call(captured))
 
     def settle(self, timeout: float = 60.0) -> None:
         """Wait until every reward that can be learned is learned."""

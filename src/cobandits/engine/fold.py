@@ -40,7 +40,7 @@ class SpaceFold:
         self.settings = Settings.from_dict(made["settings"])
         self.outcomes = Outcomes()
         self.memory = Memory(event.number, store, self.settings.schema)
-        self.learner = Learner(policy_for(self.settings), self.memory.lesson)
+        self.learner = Learner(policy_for(self.settings), self.memory.lesson, event.number)
         self.counts: Counter[str] = Counter()  # events by kind
         self.last = event.number  # the last event that was applied
         self._versions = versions

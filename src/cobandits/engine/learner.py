@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 from collections import deque
@@ -17,7 +18,7 @@ from cobandits.engine.settings import Settings
 from cobandits.errors import CobanditsError
 from cobandits.policies.shared import Refit, Shared, Snapshot
 
-__all__ = ["INLINE", "Learner", "policy_bytes", "policy_for", "refitted_bytes"]
+__all__ = ["INLINE", "Learner", "policy_bytes", "policy_for", "refitted_bytes", "warm_up"]
 
 Doubles = NDArray[np.float64]
 Features = Callable[[Lesson], tuple[str, Doubles]]  # the task, and the vector of the arm
@@ -46,10 +47,10 @@ class Learner:
     since: two states with the same name have the same bits.
     """
 
-    def __init__(self, policy: Shared, features: Features) -> None:
+    def __init__(self, policy: Shared, features: Features, base: int) -> None:
         self.policy = policy
         self.waiting: deque[Lesson] = deque()
-        self.base = 0
+        self.base = base
         self.learned = 0
         self._features = features
 
@@ -138,3 +139,13 @@ def refitted_bytes(settings: Settings, found: Refit) -> bytes:
     twin = policy_for(settings)
     twin.restore(found.state)
     return policy_bytes(twin)
+
+
+@functools.cache
+def warm_up() -> None:
+    """Load what is loaded when a policy first decides and learns, so that no request waits."""
+    policy, rng = Shared(dim=2, explore="always"), np.random.default_rng(0)
+    for y in (0.0, 1.0, 0.5):
+        arms = rng.standard_normal((1, 3, 2))
+        made = policy.decide([0], arms, rng)
+        policy.learn([0], arms, made, [y * float(made.probabilities[0])])

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from datetime import datetime
 from typing import Any, cast
 
+from cobandits.engine.answers import decision_answer
 from cobandits.engine.codec import encoded
+from cobandits.engine.core import Core
 from cobandits.engine.encoding import Prepared, prepared
+from cobandits.engine.events import Event, Kind
 from cobandits.engine.fold import SpaceFold
+from cobandits.engine.history import Record, batch_of, decided_again, find_event, record
 from cobandits.engine.jobs import Job, Result
+from cobandits.engine.learner import policy_bytes
 from cobandits.engine.messages import (
     Activate,
     Activated,
@@ -20,8 +27,12 @@ from cobandits.engine.messages import (
     Reward,
     Rewarded,
 )
+from cobandits.engine.reader import Reader
 from cobandits.engine.settings import Settings
+from cobandits.engine.stores import Query
+from cobandits.engine.versions import Version, version_number, versions_of
 from cobandits.engine.writer import Writer
+from cobandits.policies import Shared
 
 __all__ = ["Space"]
 
@@ -32,8 +43,8 @@ class Space:
     Threads may share it. Whatever it answers is on disk.
     """
 
-    def __init__(self, fold: SpaceFold, writer: Writer) -> None:
-        self._fold, self._writer = fold, writer
+    def __init__(self, fold: SpaceFold, writer: Writer | Reader) -> None:
+        self._fold, self._writer, self._core = fold, writer, writer.core
 
     def __repr__(self) -> str:
         return f"Space({self.name!r}, version={self.version!r})"
@@ -127,6 +138,73 @@ class Space:
         self._writer.put(job)
         (result,) = job.wait()
         return _raised(result)
+
+    # ---- What happened
+
+    def events(
+        self,
+        *,
+        after: int = 0,
+        limit: int | None = None,
+        task: str | None = None,
+        kinds: Sequence[Kind] | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+    ) -> Iterator[Event]:
+        """Yield events of this space in order: with numbers above ``after``, at most ``limit``."""
+        return self._core.store.read(
+            Query(
+                after=after,
+                limit=limit,
+                task=task,
+                kinds=None if kinds is None else tuple(kinds),
+                since=None if since is None else round(since.timestamp() * 1e6),
+                before=None if before is None else round(before.timestamp() * 1e6),
+                space=self._fold.number,
+            )
+        )
+
+    def decision(self, id: str) -> Record:  # noqa: A002
+        """Return a decision from the log, with what was asked and what became of it."""
+        event = find_event(self._core, self._fold.number, id)
+        return self._writer.call(lambda: record(self._core, event))
+
+    def recompute(self, id: str) -> Decision:  # noqa: A002
+        """Make a decision again, from the log alone; arm and probability are the same."""
+        event = find_event(self._core, self._fold.number, id)
+        batch = batch_of(self._core, event)
+        past = Core(self._core.store)
+        past.load(through=batch[0].number - 1)
+        again = decided_again(past.folds[self._fold.number], batch)
+        return decision_answer(event, id, choice=again[batch.index(event)])
+
+    # ---- Versions
+
+    def versions(self) -> list[Version]:
+        """Return the versions, in order: each began with an event that its name tells."""
+        return versions_of(self._core.store, self._fold.number)
+
+    def policy(self, version: str | None = None) -> Shared:
+        """Return a copy of the policy: as it is now, or as a version began."""
+        if version is None:
+            content = self._writer.call(lambda: policy_bytes(self._fold.learner.policy))
+            return Shared.load(io.BytesIO(content))
+        number = version_number(self._core.store, self._fold.number, version)
+        return self._core.version_policy(number)
+
+    def rollback(self, version: str) -> Version:
+        """Return to the state that a version began with; rewards since then are forgotten.
+
+        They stay in the log. Rewards that wait to be learned are learned by the new version.
+        """
+        number = version_number(self._core.store, self._fold.number, version)
+
+        def roll_back() -> None:
+            self._writer.forget_refit(self._fold)
+            self._writer.write(self._fold, "rollback", ref=number)
+
+        self._writer.call(roll_back)
+        return self.versions()[-1]
 
     # ---- Settings
 

@@ -21,6 +21,7 @@ from cobandits.engine.learner import refitted_bytes
 from cobandits.engine.snapshots import parts_of
 from cobandits.engine.stores import Batch, Saved
 from cobandits.engine.stores.base import Part
+from cobandits.engine.versions import drop_snapshots
 from cobandits.policies.shared import Refit, Snapshot, refit
 
 __all__ = ["Writer"]
@@ -78,7 +79,7 @@ class Writer:
         return bool(self._refits) or any(fold.learner.waiting for fold in self.core.folds.values())
 
     def close(self) -> None:
-        """Answer what waits, learn no more, and end the thread."""
+        """Answer what waits, keep snapshots, learn no more, and end the thread."""
         if self._closed:
             return
         self.call(self._begin_closing)
@@ -87,6 +88,20 @@ class Writer:
 
     def _begin_closing(self) -> None:
         self._closing = True
+        for fold in self.core.folds.values():
+            self.keep(fold)
+        self.write_parts()
+
+    def keep(self, fold: SpaceFold) -> None:
+        """Write a snapshot of the present state, if there is none; drop those it replaces."""
+        try:
+            saved = self.core.store.snapshots(fold.number)
+            if all(one.number != fold.last for one in saved):
+                self.save(fold, fold.snapshot())
+                self.write_parts()
+            drop_snapshots(self.core.store, fold.number)
+        except EngineError as error:  # it is a short cut only
+            logging.getLogger("cobandits").warning("no snapshot was kept: %s", error)
 
     # ---- The thread
 

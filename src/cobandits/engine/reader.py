@@ -1,0 +1,50 @@
+"""In place of the engine's thread, where a database is only read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from cobandits.engine.core import Core
+from cobandits.engine.errors import OwnedError
+from cobandits.engine.events import Event
+from cobandits.engine.fold import SpaceFold
+from cobandits.engine.jobs import Job
+
+__all__ = ["Reader"]
+
+Done = TypeVar("Done")
+
+
+class Reader:
+    """Does what reads, and refuses what writes."""
+
+    busy = False
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._lock = threading.RLock()
+
+    def put(self, _: Job) -> None:
+        """Refuse requests."""
+        raise _refused()
+
+    def write(self, *_: object, **__: object) -> Event:
+        """Refuse an event."""
+        raise _refused()
+
+    def forget_refit(self, _: SpaceFold) -> None:
+        """Do nothing: there is none."""
+
+    def call(self, action: Callable[[], Done]) -> Done:
+        """Do something, one thread at a time."""
+        with self._lock:
+            return action()
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def _refused() -> OwnedError:
+    return OwnedError("this engine was opened for reading; open it without readonly to decide")

@@ -1,0 +1,42 @@
+"""A real PostgreSQL for tests, in a folder of its own, which ends with the process."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+
+__all__ = ["databases"]
+
+
+@contextlib.contextmanager
+def databases() -> Iterator[Iterator[str]]:
+    """Yield addresses of new, empty databases on one server.
+
+    ``COBANDITS_TEST_POSTGRES`` names another server to use, by the address of a database on it.
+    """
+    if (given := os.environ.get("COBANDITS_TEST_POSTGRES")) is not None:
+        yield _made(given)
+        return
+    import pgserver
+
+    with tempfile.TemporaryDirectory() as folder:
+        server = pgserver.get_server(Path(folder, "data"), cleanup_mode="delete")
+        try:
+            yield _made(server.get_uri())
+        finally:
+            server.cleanup()
+
+
+def _made(address: str) -> Iterator[str]:
+    for n in itertools.count():
+        name = f"cobandits_{os.getpid()}_{n}"
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+        before, _, rest = address.partition("/postgres")
+        yield f"{before}/{name}{rest}"
