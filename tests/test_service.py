@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import io
 import json
 import re
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cobandits import Shared
 from cobandits.service.examples import ASKED, TEAS
 from cobandits.service.problems import KINDS
 from cobandits.service.table import table
@@ -101,6 +103,54 @@ def test_a_held_decision_counts_when_it_is_activated(service: Running) -> None:
     assert service.send("POST", path + "/activate").json["status"] == "accepted"
     assert service.send("POST", path + "/activate").json["status"] == "repeated"
     assert service.post(path + "/rewards", {"value": 1}).json["status"] == "accepted"
+
+
+def test_the_log_is_read_page_by_page_and_a_decision_is_made_again(service: Running) -> None:
+    made = [decided(service, task="paged", id=f"paged-{n}")["id"] for n in range(5)]
+    service.post(f"/v1/spaces/vectors/decisions/{made[1]}/rewards", {"value": 0.5, "key": "k"})
+    path, seen, after = "/v1/spaces/vectors/decisions?task=paged&limit=2", [], 0
+    while True:
+        page = service.get(f"{path}&after={after}").json
+        seen += page["decisions"]
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert [one["decision"]["id"] for one in seen] == made
+    assert [one["value"] for one in seen[1]["rewards"]] == [0.5]
+    one = service.get(f"/v1/spaces/vectors/decisions/{made[3]}?recompute=true").json
+    assert one["recomputed"] == one["decision"] == seen[3]["decision"]
+    assert one["request"]["arms"] == [ARM, OTHER]
+    assert service.get("/v1/spaces/vectors/decisions?limit=0").kind == "invalid-request"
+    assert service.get("/v1/spaces/vectors/decisions?since=now").kind == "invalid-request"
+    lines = service.get("/v1/spaces/vectors/log").body.splitlines()
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert kinds[0] == "space"
+    assert {"decision", "reward"} <= set(kinds)
+
+
+def test_a_version_is_exported_and_returned_to(service: Running) -> None:
+    service.post("/v1/spaces", {"name": "versions", "dim": 3})
+    for n in range(60):
+        asked = {"task": str(n % 3), "arms": [ARM, OTHER]}
+        made = service.post("/v1/spaces/versions/decisions", asked).json
+        path = f"/v1/spaces/versions/decisions/{made['id']}/rewards"
+        service.post(path, {"value": float(made["arm"] == "a")})
+    while int(service.get("/v1/spaces/versions").json["version"].partition("+")[2]) < 1:
+        time.sleep(0.05)
+    found = service.get("/v1/spaces/versions/versions").json["versions"]
+    content = service.get(f"/v1/spaces/versions/versions/{found[-1]['name']}/file").body
+    assert Shared.load(io.BytesIO(content)).dim == 3
+    task = service.get("/v1/spaces/versions/tasks/1").json
+    assert task["rewards"] >= 15
+    assert task["uncertainty"] < task["uncertainty_before"]
+    assert service.get("/v1/spaces/versions/tasks/none").kind == "unknown-task"
+    assert len(service.get("/v1/spaces/versions/sharing").json["tasks"]) == 3
+    back = service.send("POST", f"/v1/spaces/versions/versions/{found[0]['name']}/restore").json
+    assert (back["kind"], back["of"]) == ("rollback", found[0]["name"])
+    assert service.get("/v1/spaces/versions").json["version"] == f"{back['name']}+0"
+    assert (
+        service.send("POST", "/v1/spaces/versions/versions/v1x/restore").kind == "unknown-version"
+    )
 
 
 def test_settings_change_and_spaces_conflict(service: Running) -> None:
@@ -245,12 +295,19 @@ def test_each_kind_of_problem_has_a_page(service: Running) -> None:
 
 def test_every_example_is_sent_and_answered_as_described(service: Running) -> None:
     document = service.get("/openapi.json", key=None).json
-    places = {"space": "teas", "kind": "conflict"}
+    at_once = {
+        name: given for name, given in TEAS.items() if name not in ("window", "default_reward")
+    }
+    assert service.post("/v1/spaces", {**at_once, "name": "examples"}).status == 201
+    places = {"space": "examples", "kind": "conflict", "task": "berlin"}
+    first = service.post("/v1/spaces/examples/decisions", ASKED).json["id"]
+    service.post(f"/v1/spaces/examples/decisions/{first}/rewards", {"value": 1})
+    places["version"] = service.get("/v1/spaces/examples/versions").json["versions"][0]["name"]
     places["key"] = service.post("/v1/keys", {"roles": ["read"]}).json["id"]
     seen = 0
     for call in table().calls:
-        held = service.post("/v1/spaces/teas/decisions", {**ASKED, "held": call.name == "activate"})
-        places["decision"] = held.json["id"]
+        asked = {**ASKED, "held": call.name == "activate"}
+        places["decision"] = service.post("/v1/spaces/examples/decisions", asked).json["id"]
         path = call.path
         for name, value in places.items():
             path = path.replace("{" + name + "}", value)
@@ -303,7 +360,7 @@ def test_a_stop_finishes_what_is_under_way_and_a_start_knows_it(tmp_path: Path) 
     with running(tmp_path / "a.db", key=first.key) as second:
         path = "/v1/spaces/vectors/rewards:batch"
         for start in range(0, len(answered), BATCH):
-            batch = {
+            rewards = {
                 "rewards": [{"decision": d, "value": 1} for d in answered[start : start + BATCH]]
             }
             results = second.post(path, rewards).json["results"]

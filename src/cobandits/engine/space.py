@@ -17,6 +17,7 @@ from cobandits.engine.fold import SpaceFold
 from cobandits.engine.history import Record, batch_of, decided_again, find_event, record
 from cobandits.engine.jobs import Job, Result
 from cobandits.engine.learner import policy_bytes
+from cobandits.engine.listing import record_in_log
 from cobandits.engine.messages import (
     Activate,
     Activated,
@@ -168,6 +169,26 @@ class Space:
         """Return a decision from the log, with what was asked and what became of it."""
         event = find_event(self._core, self._fold.number, id)
         return self._writer.call(lambda: record(self._core, event))
+
+    def decisions(
+        self,
+        *,
+        after: int = 0,
+        limit: int | None = None,
+        task: str | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+    ) -> Iterator[Record]:
+        """Yield decisions in order, from the log alone: the engine's thread is not asked."""
+        found = self.events(
+            after=after,
+            limit=limit,
+            task=task,
+            kinds=("decision", "held"),
+            since=since,
+            before=before,
+        )
+        return (record_in_log(self._core, event) for event in found)
 
     def recompute(self, id: str) -> Decision:  # noqa: A002
         """Make a decision again, from the log alone; arm and probability are the same."""

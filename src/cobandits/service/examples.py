@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-__all__ = ["ASKED", "DECIDED", "KEY", "REWARDED", "SPACE", "TEAS"]
+__all__ = [
+    "ASKED",
+    "DECIDED",
+    "DECISION_PAGE",
+    "DECISION_RECORD",
+    "KEY",
+    "REWARDED",
+    "SHARING",
+    "SPACE",
+    "TASK",
+    "TEAS",
+    "VERSION",
+    "VERSIONS",
+]
 
 TEAS = {
     "name": "teas",
@@ -55,3 +68,24 @@ KEY = {
     "note": "web",
     "made": "2026-11-17T14:00:00+00:00",
 }
+DECISION_RECORD = {
+    "decision": DECIDED,
+    "request": ASKED,
+    "rewards": [{"at": REWARDED["at"], "value": 1.0, "key": None, "taken": None}],
+    "activated": False,
+    "recomputed": None,
+}
+DECISION_PAGE = {"decisions": [DECISION_RECORD], "next": None}
+TASK = {
+    "task": "berlin",
+    "rewards": 120,
+    "shared": 0.82,
+    "rank": 2,
+    "nearest": [{"task": "hamburg", "likeness": 0.93}],
+    "uncertainty": 0.08,
+    "uncertainty_before": 0.41,
+}
+POINT = {"task": "berlin", "rewards": 120, "x": 0.7, "y": -0.2, "shared": 0.82, "uncertainty": 0.08}
+SHARING = {"rank": 2, "spectrum": [0.5, 0.2], "uncertainty_before": 0.41, "tasks": [POINT]}
+VERSION = {"name": "v412", "kind": "install", "at": "2026-11-17T14:00:00Z", "of": None}
+VERSIONS = {"present": "v412+1873", "versions": [VERSION]}
