@@ -143,7 +143,8 @@ def test_a_version_is_exported_and_returned_to(service: Running) -> None:
     task = service.get("/v1/spaces/versions/tasks/1").json
     assert task["rewards"] >= 15
     assert task["uncertainty"] < task["uncertainty_before"]
-    assert service.get("/v1/spaces/versions/tasks/none").kind == "unknown-task"
+    assert service.get("/v1/spaces/versions/tasks/new").json["rewards"] == 0
+    assert service.get("/v1/spaces/teas/tasks/berlin").kind == "unknown-task"
     assert len(service.get("/v1/spaces/versions/sharing").json["tasks"]) == 3
     back = service.send("POST", f"/v1/spaces/versions/versions/{found[0]['name']}/restore").json
     assert (back["kind"], back["of"]) == ("rollback", found[0]["name"])

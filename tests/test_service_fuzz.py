@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cobandits.wire.limits import BODY
@@ -42,7 +42,7 @@ NASTY: list[bytes] = [
     b'{"task": "t", "arms": [{"id": "a", "features": [1e999, 1]}]}',
     b'{"task": "t", "arms": [{"id": "a", "features": [1e308, 1e308]}]}',
     b'{"task": "t", "arms": [{"id": "a", "features": [' + b"9" * 5000 + b", 1]}]}",
-    b'{"task": "t", "arms": [{"id": "a", "features": ["1", 2]}]}',
+    b'{"task": "t", "arms": [{"id": "a", "features": ["x", 2]}]}',
     b'{"task": "t", "arms": [{"id": "a", "features": [true, null]}]}',
     b'{"task": "t", "arms": [{"id": 3, "features": [1, 2]}]}',
     b'{"task": "t", "arms": [{"id": "a", "n": {"x": 1}, "c": [[]], "d": "99999-01-01"}]}',
@@ -128,9 +128,7 @@ bodies = values | st.fixed_dictionaries(
 )
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, deadline=None)
 @given(path=st.sampled_from(PATHS), body=bodies, cut=st.integers(0, 40))
 def test_no_body_makes_the_service_fail(service: Running, path: str, body: Any, cut: int) -> None:
     text = json.dumps(body).encode("utf-8", "surrogatepass")

@@ -62,7 +62,10 @@ class AsyncClient:
         self._retries = retries or Retries()
         headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
         self._http = httpx.AsyncClient(
-            base_url=address, headers=headers, timeout=timeout, verify=verify
+            base_url=address,
+            headers=headers,
+            timeout=timeout,
+            verify=verify,
         )
 
     async def __aenter__(self) -> AsyncClient:

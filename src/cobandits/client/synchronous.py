@@ -61,7 +61,12 @@ class Client:
     ) -> None:
         self._retries = retries or Retries()
         headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
-        self._http = httpx.Client(base_url=address, headers=headers, timeout=timeout, verify=verify)
+        self._http = httpx.Client(
+            base_url=address,
+            headers=headers,
+            timeout=timeout,
+            verify=verify,
+        )
 
     def __enter__(self) -> Client:
         return self

@@ -33,7 +33,7 @@ KINDS: dict[str, Kind] = {
     "unknown-decision": Kind(
         404, "No such decision", "Check the id. A decision is known once it was answered."
     ),
-    "unknown-task": Kind(404, "No such task", "A task is known from its first decision on."),
+    "unknown-task": Kind(404, "Nothing was learned yet", "Explain tasks after a first reward."),
     "unknown-version": Kind(404, "No such version", "List those that are kept."),
     "unknown-evaluation": Kind(404, "No such evaluation", "List those that were asked for."),
     "unknown-key": Kind(404, "No such API key", "List the keys."),
