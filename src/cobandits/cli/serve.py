@@ -31,8 +31,8 @@ def serve(  # noqa: PLR0917
     rate: Annotated[float | None, typer.Option(help="Requests per second and key. [20000]")] = None,
     waiting: Annotated[int | None, typer.Option(help="Requests that may wait. [4096]")] = None,
     body: Annotated[int | None, typer.Option(help="Bytes of the largest body. [1048576]")] = None,
-    proxies: Annotated[
-        str | None, typer.Option(help="Whose X-Forwarded headers are believed. [127.0.0.1]")
+    https: Annotated[
+        bool | None, typer.Option("--https/--no-https", help="A proxy does TLS. [no]")
     ] = None,
     log_level: Annotated[
         str | None, typer.Option(help="debug, info, warning or error. [info]")

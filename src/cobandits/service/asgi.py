@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from cobandits.service.calls import Call, Exchange, MethodError, Reply, Table
+from cobandits.service.calls import JSON, Call, Exchange, MethodError, Reply, Table
 from cobandits.service.keys import Key
 from cobandits.service.logs import LOGGER, request_id
 from cobandits.service.problems import ProblemError, problem_of
@@ -28,7 +28,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
 
-_PLAIN = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+_PLAIN = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+_JSON = (b"content-type", b"application/json")
 
 
 class _GoneError(Exception):
@@ -156,12 +157,12 @@ def _problem_reply(error: Exception, request: str) -> Reply:
 
 async def _send(reply: Reply, request: str, send: Send) -> None:
     """Send an answer, whole or in parts."""
-    headers = [
-        (b"content-type", reply.media.encode()),
-        (b"x-request-id", request.encode()),
-        *_PLAIN,
-        *reply.headers,
-    ]
+    headers = [(b"x-request-id", request.encode())]
+    if reply.media == JSON:  # each header costs time, and these need no other
+        headers.append(_JSON)
+    else:
+        headers += [(b"content-type", reply.media.encode()), *_PLAIN]
+    headers += reply.headers
     if reply.parts is not None:
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         async for part in reply.parts:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.registry import Collector
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -16,10 +15,8 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 class Metrics:
     """The measures of one service, in a registry of its own."""
 
-    def __init__(self, collectors: Iterable[Collector] = ()) -> None:
+    def __init__(self, *, waiting: Callable[[], float]) -> None:
         self._registry = CollectorRegistry()
-        for collector in collectors:
-            self._registry.register(collector)
         self._latency = Histogram(
             "cobandits_request_seconds",
             "Time from the request to its answer",
@@ -39,9 +36,10 @@ class Metrics:
         self._rewards = Counter(
             "cobandits_rewards", "Rewards by status", ["space", "status"], registry=self._registry
         )
-        self.waiting = Gauge(
+        Gauge(
             "cobandits_waiting_requests", "Requests that wait for the log", registry=self._registry
-        )
+        ).set_function(waiting)
+        self._decided: dict[str, Counter] = {}
         self._children: dict[tuple[str, int], tuple[Histogram, Counter]] = {}
 
     def answered(self, call: str, status: int, seconds: float) -> None:
@@ -58,7 +56,9 @@ class Metrics:
 
     def decided(self, space: str, count: int = 1) -> None:
         """Count decisions."""
-        self._decisions.labels(space=space).inc(count)
+        if space not in self._decided:
+            self._decided[space] = self._decisions.labels(space=space)
+        self._decided[space].inc(count)
 
     def rewarded(self, space: str, status: str) -> None:
         """Count a reward."""

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -22,6 +23,10 @@ from cobandits.service.settings import ServiceSettings, is_loopback
 from cobandits.service.state import Service
 
 __all__ = ["serve"]
+
+# Seconds after which a thread that waits for the interpreter gets it. The engine's thread waits
+# for it after each fsync, and all who wait for an answer with it; Python's default is 5 ms.
+_SWITCH = 0.001
 
 
 def serve(settings: ServiceSettings, *, announce: Callable[[str], None]) -> None:
@@ -42,6 +47,7 @@ def serve(settings: ServiceSettings, *, announce: Callable[[str], None]) -> None
         announce(_greeting(settings, listening, first))
         gc.collect()
         gc.freeze()  # what lives as long as the process need not be looked at again
+        sys.setswitchinterval(_SWITCH)
         _run(app, settings, listening)
     LOGGER.info("stopped")
 
@@ -104,8 +110,7 @@ def _run(app: Api, settings: ServiceSettings, listening: socket.socket) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=True,
-        forwarded_allow_ips=settings.proxies,
+        proxy_headers=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=settings.grace,
         ssl_certfile=settings.tls_cert,

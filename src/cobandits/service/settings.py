@@ -41,8 +41,8 @@ class ServiceSettings:
         Bytes of the largest body.
     tls_cert, tls_key
         Certificate and private key; without them a proxy must do TLS.
-    proxies
-        Addresses whose ``X-Forwarded-*`` headers are believed, with commas.
+    https
+        Whether people reach it by HTTPS though it does no TLS itself, but a proxy does.
     log_level
         ``"info"`` shows what changes something and what fails, ``"debug"`` every request.
     dashboard
@@ -61,7 +61,7 @@ class ServiceSettings:
     body: int = BODY
     tls_cert: str | None = None
     tls_key: str | None = None
-    proxies: str = "127.0.0.1"
+    https: bool = False
     log_level: LogLevel = "info"
     dashboard: bool = True
     grace: int = 30
