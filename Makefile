@@ -23,8 +23,8 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-matrix lint lint-workflows format reproduce serve bench bench-cluster bench-peers flagship \
-  statistical dist clean
+.PHONY: help setup test test-matrix test-faults lint lint-workflows format reproduce bench bench-cluster bench-peers flagship \
+  statistical dist clean serve check-api kill-service
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,10 @@ test: lint ## linters, type checker, tests and doctests; the share of lines they
 
 test-matrix: setup ## the tests on other BLAS kernels, dependencies, builds and orders (hours; ROWS="haswell oldest")
 	$(BIN)/python -m tests.matrix --workers $(WORKERS) $(ROWS)
+
+test-faults: setup ## kill the engine 200 times under load, on SQLite and on PostgreSQL (half an hour)
+	$(BIN)/python -m tests.engine_kills --store sqlite --kills 200
+	$(BIN)/python -m tests.engine_kills --store postgres --kills 200
 
 lint: setup ## ruff, mypy --strict and the import contract
 	$(BIN)/ruff check .

@@ -6,8 +6,10 @@ import contextlib
 import itertools
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 
@@ -23,10 +25,11 @@ def databases() -> Iterator[Iterator[str]]:
     if (given := os.environ.get("COBANDITS_TEST_POSTGRES")) is not None:
         yield _made(given)
         return
-    import pgserver
-
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where there is no folder for sockets of the user
+        from pgserver.postgres_server import get_server
     with tempfile.TemporaryDirectory() as folder:
-        server = pgserver.get_server(Path(folder, "data"), cleanup_mode="delete")
+        server = get_server(Path(folder, "data"), cleanup_mode="stop")
         try:
             yield _made(server.get_uri())
         finally:
@@ -37,6 +40,5 @@ def _made(address: str) -> Iterator[str]:
     for n in itertools.count():
         name = f"cobandits_{os.getpid()}_{n}"
         with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
-        before, _, rest = address.partition("/postgres")
-        yield f"{before}/{name}{rest}"
+            connection.execute(f"CREATE DATABASE {name}")
+        yield urlunsplit(urlsplit(address)._replace(path=f"/{name}"))

@@ -62,6 +62,7 @@ class SpaceFold:
             self.learner.install(event.number, found)
         elif event.kind == "rollback":
             assert event.ref is not None
+            self.learner.advance(decoded(event.body or "")["learned"])
             self.learner.begin(event.number, self._versions(event.ref))
             self.learner.policy.floor = self.settings.floor
         else:

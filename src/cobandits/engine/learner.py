@@ -75,6 +75,12 @@ class Learner:
         self._learn()
         return True
 
+    def advance(self, learned: int) -> bool:
+        """Learn until so many rewards were learned since the base; tell whether that is so."""
+        while self.learned < learned and self.step():
+            pass
+        return self.learned == learned
+
     def _learn(self) -> None:
         lesson = self.waiting.popleft()
         try:

@@ -230,8 +230,9 @@ class Space:
         number = version_number(self._core.store, self._fold.number, version)
 
         def roll_back() -> None:
+            body = encoded({"learned": self._fold.learner.learned}).decode()
             self._writer.forget_refit(self._fold)
-            self._writer.write(self._fold, "rollback", ref=number)
+            self._writer.write(self._fold, "rollback", ref=number, body=body)
 
         self._writer.call(roll_back)
         return self.versions()[-1]
