@@ -65,6 +65,11 @@ class Space:
         """The name of the present state: the event it began with, and the rewards since."""
         return self._fold.learner.version
 
+    @property
+    def waiting(self) -> int:
+        """How many rewards wait to be learned."""
+        return len(self._fold.learner.waiting)
+
     # ---- Requests
 
     def decide(

@@ -21,7 +21,7 @@ from cobandits.wire.problems import MEDIA_TYPE
 if TYPE_CHECKING:
     from cobandits.service.state import Service
 
-__all__ = ["Api", "Receive", "Scope", "Send"]
+__all__ = ["Api", "Receive", "Scope", "Send", "send_reply"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -62,7 +62,7 @@ class Api:
             return
         except Exception as error:
             reply = _problem_reply(error, request)
-        await _send(reply, request, send)
+        await send_reply(reply, request, send)
         self._note(call, key, scope, reply.status, time.perf_counter() - start, request)
 
     def _admitted(self, call: Call, headers: Headers) -> Key | None:
@@ -126,6 +126,8 @@ class Api:
         """Measure and log a request that was answered."""
         name = "unknown" if call is None else call.name
         self._service.metrics.answered(name, status, seconds)
+        if status >= 400:
+            self._service.note_problem(name, status, id)
         level = 40 if status >= 500 else 20 if status >= 400 or (call and call.loud) else 10
         if LOGGER.isEnabledFor(level):
             fields = {
@@ -155,7 +157,7 @@ def _problem_reply(error: Exception, request: str) -> Reply:
     return Reply(problem.status, encoded(problem.document(request)), MEDIA_TYPE, headers)
 
 
-async def _send(reply: Reply, request: str, send: Send) -> None:
+async def send_reply(reply: Reply, request: str, send: Send) -> None:
     """Send an answer, whole or in parts."""
     headers = [(b"x-request-id", request.encode())]
     if reply.media == JSON:  # each header costs time, and these need no other

@@ -15,8 +15,7 @@ import uvicorn
 import cobandits
 from cobandits.engine import Engine
 from cobandits.errors import CobanditsError, ConfigurationError
-from cobandits.service.app import application
-from cobandits.service.asgi import Api
+from cobandits.service.app import Application, application
 from cobandits.service.keys import KeyStore
 from cobandits.service.logs import LOGGER, set_up
 from cobandits.service.settings import ServiceSettings, is_loopback
@@ -100,7 +99,7 @@ class _Server(uvicorn.Server):
                 signal.signal(one, handler)
 
 
-def _run(app: Api, settings: ServiceSettings, listening: socket.socket) -> None:
+def _run(app: Application, settings: ServiceSettings, listening: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         http="httptools",

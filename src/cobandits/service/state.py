@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from cobandits.engine import Answer, Engine, Request, Space
@@ -19,6 +21,15 @@ Done = TypeVar("Done")
 Answers = list[Answer | Exception]
 
 
+class Noted(NamedTuple):
+    """A problem that was answered."""
+
+    at: str
+    call: str
+    status: int
+    request: str
+
+
 class Service:
     """One engine, open to the network."""
 
@@ -29,6 +40,7 @@ class Service:
         self._bridge = Bridge()
         self._buckets: dict[str, Bucket] = {}
         self._waiting = 0
+        self.problems: deque[Noted] = deque(maxlen=200)
 
     # ---- Spaces
 
@@ -70,6 +82,11 @@ class Service:
     async def aside(action: Callable[[], Done]) -> Done:
         """Do something that takes a while in another thread."""
         return await asyncio.get_running_loop().run_in_executor(None, action)
+
+    def note_problem(self, call: str, status: int, request: str) -> None:
+        """Keep a problem that was answered, for the dashboard."""
+        at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        self.problems.append(Noted(at, call, status, request))
 
     # ---- Limits
 
