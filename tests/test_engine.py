@@ -259,7 +259,7 @@ def test_shadow_mode_takes_the_baseline(engine: Engine) -> None:
 
 
 def test_the_baseline_has_its_share(engine: Engine) -> None:
-    space = engine.space("teas", SCHEMA, baseline_share=0.5)
+    space = engine.space("teas", SCHEMA, baseline_share=0.5, seed=3)
     made = [asked(space, baseline="soup") for _ in range(200)]
     kept = [one for one in made if one.by == "baseline"]
     assert 70 <= len(kept) <= 130  # 4 standard deviations

@@ -139,13 +139,18 @@ class Core:
         """Return the time for the next event: that of the clock, or of the log if it is later."""
         return max(self.at, int(self._clock() * 1e6))
 
+    def next_number(self) -> int:
+        """Return the number of the next event; first find out what became of a doubtful batch."""
+        self._settle_doubt()
+        return self.last + 1
+
     def commit(self, batch: Batch, apply: Callable[[], None]) -> None:
-        """Write a batch, then apply it.
+        """Write a batch, then apply it; its numbers begin with :meth:`next_number`.
 
         Raises an error if it is not in the log, or if that cannot be told at the moment. It is
         applied even then, before anything else is written, if it turns out to be there.
         """
-        self.settle_doubt()
+        self._settle_doubt()
         try:
             self.store.append(batch)
         except StoreError:
@@ -163,7 +168,7 @@ class Core:
             self.last, self.at = events[-1].number, events[-1].at
         apply()
 
-    def settle_doubt(self) -> None:
+    def _settle_doubt(self) -> None:
         """Find out whether the last batch that failed is in the log after all."""
         if self._doubt is not None:
             self._look()

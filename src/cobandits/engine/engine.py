@@ -15,6 +15,7 @@ from cobandits.engine.learner import warm_up
 from cobandits.engine.reader import Reader
 from cobandits.engine.settings import Settings
 from cobandits.engine.space import Space
+from cobandits.engine.status import Status
 from cobandits.engine.stores import Batch, Store, open_store
 from cobandits.engine.verify import Live, Verification, live_state, verified
 from cobandits.engine.writer import Writer
@@ -82,6 +83,7 @@ class Engine:
         schema: Schema | None = None,
         *,
         dim: int | None = None,
+        seed: int | None = None,
         **settings: Any,
     ) -> Space:
         """Return a space; make it if there is none of this name.
@@ -93,22 +95,29 @@ class Engine:
             Which fields arms and contexts have; or
         dim : int, optional
             how many numbers an arm has, as its field ``features``.
+        seed : int, optional
+            Of the random numbers of a new space; drawn if it is not given.
         **settings
             As in :class:`Settings`. Those of a space that is there must be as they are;
             :meth:`Space.change` changes them.
         """
         check_name(name, "name")
-        return self._writer.call(lambda: self._space(name, schema, dim, settings))
+        return self._writer.call(lambda: self._space(name, schema, dim, seed, settings))
 
     def _space(
-        self, name: str, schema: Schema | None, dim: int | None, settings: dict[str, Any]
+        self,
+        name: str,
+        schema: Schema | None,
+        dim: int | None,
+        seed: int | None,
+        settings: dict[str, Any],
     ) -> Space:
         known = self._core.folds.values()
         fold = next((one for one in known if one.name == name), None)
         if fold is None:
             if schema is None and dim is None:
                 fold = self._core.fold(name)  # says that it is unknown
-            fold = self._made(name, Settings.of(schema=schema, dim=dim, **settings))
+            fold = self._made(name, seed, Settings.of(schema=schema, dim=dim, **settings))
         elif schema is not None or dim is not None:
             settings = {**settings, "schema": Settings.of(schema=schema, dim=dim).schema}
         if different := fold.settings.differences(settings):
@@ -118,9 +127,9 @@ class Engine:
             )
         return Space(fold, self._writer)
 
-    def _made(self, name: str, settings: Settings) -> SpaceFold:
+    def _made(self, name: str, seed: int | None, settings: Settings) -> SpaceFold:
         core = self._core
-        number, seed = core.last + 1, secrets.randbits(63)
+        number, seed = core.next_number(), secrets.randbits(63) if seed is None else seed
         body = space_body(name, seed, settings.to_dict())
         event = Event(number, core.now(), number, "space", body=body)
 
@@ -132,6 +141,10 @@ class Engine:
         return self._writer.call(
             lambda: [Space(fold, self._writer) for fold in self._core.folds.values()]
         )
+
+    def status(self) -> Status:
+        """Return how the engine is: what waits, and whether a prior is being learned."""
+        return self._writer.call(lambda: Status.of(self._core, self._writer.refitting))
 
     def verify(self) -> Verification:
         """Replay the log from its start: every decision and every bit of the state must be equal.

@@ -70,6 +70,7 @@ def prepared_again(event: Event, fold: SpaceFold) -> Prepared:
         ids=ids,
         phi=features(request, schema),
         available=available,
+        n_available=int(available.sum()),
         baseline=int(available.argmax()) if baseline is None else ids.index(baseline),
         held=event.kind == "held",
         schema=schema,

@@ -9,7 +9,6 @@ from typing import TypeVar
 from cobandits.engine.core import Core
 from cobandits.engine.errors import OwnedError
 from cobandits.engine.events import Event
-from cobandits.engine.fold import SpaceFold
 from cobandits.engine.jobs import Job
 
 __all__ = ["Reader"]
@@ -21,6 +20,7 @@ class Reader:
     """Does what reads, and refuses what writes."""
 
     busy = False
+    refitting: tuple[int, ...] = ()
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -33,9 +33,6 @@ class Reader:
     def write(self, *_: object, **__: object) -> Event:
         """Refuse an event."""
         raise _refused()
-
-    def forget_refit(self, _: SpaceFold) -> None:
-        """Do nothing: there is none."""
 
     def call(self, action: Callable[[], Done]) -> Done:
         """Do something, one thread at a time."""

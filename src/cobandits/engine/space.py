@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
+from itertools import islice
+from pathlib import Path
 from typing import Any, cast
 
 from cobandits.engine.answers import decision_answer
@@ -13,6 +15,7 @@ from cobandits.engine.codec import encoded
 from cobandits.engine.core import Core
 from cobandits.engine.encoding import Prepared, prepared
 from cobandits.engine.events import Event, Kind
+from cobandits.engine.exchange import Past, export_table, import_events, past_of_log
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.history import Record, batch_of, decided_again, find_event, record
 from cobandits.engine.jobs import Job, Result
@@ -29,10 +32,13 @@ from cobandits.engine.messages import (
     Rewarded,
 )
 from cobandits.engine.reader import Reader
+from cobandits.engine.report import Report, report
 from cobandits.engine.settings import Settings
-from cobandits.engine.stores import Query
+from cobandits.engine.stores import Batch, Query
+from cobandits.engine.trajectories import Trajectory, log_of, trajectories
 from cobandits.engine.versions import Version, version_number, versions_of
 from cobandits.engine.writer import Writer
+from cobandits.logs import Log
 from cobandits.policies import Shared
 
 __all__ = ["Space"]
@@ -64,11 +70,6 @@ class Space:
     def version(self) -> str:
         """The name of the present state: the event it began with, and the rewards since."""
         return self._fold.learner.version
-
-    @property
-    def waiting(self) -> int:
-        """How many rewards wait to be learned."""
-        return len(self._fold.learner.waiting)
 
     # ---- Requests
 
@@ -184,24 +185,12 @@ class Space:
         event = find_event(self._core, self._fold.number, id)
         return self._writer.call(lambda: record(self._core, event))
 
-    def decisions(
-        self,
-        *,
-        after: int = 0,
-        limit: int | None = None,
-        task: str | None = None,
-        since: datetime | None = None,
-        before: datetime | None = None,
-    ) -> Iterator[Record]:
-        """Yield decisions in order, from the log alone: the engine's thread is not asked."""
-        found = self.events(
-            after=after,
-            limit=limit,
-            task=task,
-            kinds=("decision", "held"),
-            since=since,
-            before=before,
-        )
+    def decisions(self, **which: Any) -> Iterator[Record]:
+        """Yield decisions in order; ``which`` are as in :meth:`events`.
+
+        They come from the log alone: the engine's thread is not asked.
+        """
+        found = self.events(kinds=("decision", "held"), **which)
         return (record_in_log(self._core, event) for event in found)
 
     def recompute(self, id: str) -> Decision:  # noqa: A002
@@ -236,11 +225,59 @@ class Space:
 
         def roll_back() -> None:
             body = encoded({"learned": self._fold.learner.learned}).decode()
-            self._writer.forget_refit(self._fold)
             self._writer.write(self._fold, "rollback", ref=number, body=body)
 
         self._writer.call(roll_back)
         return self.versions()[-1]
+
+    # ---- Reports, and logs in and out
+
+    def report(self, since: datetime | None = None) -> Report:
+        """Return what was earned, day by day, against what else could have been done."""
+        version, last, waiting = self._writer.call(
+            lambda: (self.version, self._core.last, len(self._fold.learner.waiting))
+        )
+        made = list(self._trajectories(last, since))
+        return report(self.name, version, made, self.settings.schema, self.policy(), waiting)
+
+    def log(self, since: datetime | None = None) -> Log:
+        """Return the policy's decisions that have rewards, for evaluation and replay."""
+        return log_of(list(self._trajectories(self._core.last, since)), self.settings.schema)
+
+    def export(self, path: str | Path) -> int:
+        """Write the same to a Parquet file with a row per arm, which ``cobandits evaluate`` reads.
+
+        Returns the number of decisions. The features are those of the schema, as numbers.
+        """
+        found = self._trajectories(self._core.last, None)
+        return export_table(Path(path), found, self.settings.schema, self._core.secret)
+
+    def import_past(self, past: Iterable[Past] | Log) -> int:
+        """Learn from decisions that were made elsewhere; return how many there were.
+
+        They become events, a thousand at a time: all of these, or none if one is refused. A
+        :class:`cobandits.Log` is of vectors, for a space made with ``dim``.
+        """
+        given, count = iter(past_of_log(past) if isinstance(past, Log) else past), 0
+        while part := list(islice(given, 1000)):
+            self._writer.call(lambda part=part: self._import(part))  # type: ignore[misc]
+            count += len(part)
+        return count
+
+    def _import(self, part: list[Past]) -> None:
+        core, fold = self._core, self._fold
+        events = import_events(part, fold, core.next_number(), core.now())
+
+        def apply() -> None:
+            for event in events:
+                fold.apply(event)
+
+        core.commit(Batch(events=events), apply)
+
+    def _trajectories(self, through: int, since: datetime | None) -> Iterator[Trajectory]:
+        start = None if since is None else round(since.timestamp() * 1e6)
+        store = self._core.store
+        return trajectories(store, self._fold.number, through=through, since=start)
 
     # ---- Settings
 

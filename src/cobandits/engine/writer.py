@@ -74,6 +74,11 @@ class Writer:
             raise ClosedError("this engine is closed; open it again")
 
     @property
+    def refitting(self) -> tuple[int, ...]:
+        """The spaces whose prior is being learned."""
+        return tuple(self._refits)
+
+    @property
     def busy(self) -> bool:
         """Whether rewards wait that could be learned, or a prior is being learned."""
         return bool(self._refits) or any(fold.learner.waiting for fold in self.core.folds.values())
@@ -125,12 +130,21 @@ class Writer:
     def _turn(self) -> None:
         tickets, commands = self._collected(self._patience())
         if tickets:
-            self._left = Group(self.core).run(tickets)
+            self._answer(tickets)
         for command in commands:
             command.run()
         self._learn()
         self._write_part()
         self._tick()
+
+    def _answer(self, tickets: list[Ticket]) -> None:
+        try:
+            group = Group(self.core)
+        except EngineError as error:  # the store is away
+            for ticket in tickets:
+                ticket.answer(error)
+            return
+        self._left = group.run(tickets)
 
     def _collected(self, patience: float | None) -> tuple[list[Ticket], list[Command[object]]]:
         """Return what waits; where nothing does, wait for it."""
@@ -191,9 +205,6 @@ class Writer:
 
     def _install(self, fold: SpaceFold, token: object, found: Refit | None, content: bytes) -> None:
         """Write that a prior is installed, and install it."""
-        if self._refits.get(fold.number) is not token:
-            return  # the space was rolled back meanwhile
-        lesson = fold.learner.waiting[0]
 
         def installed() -> None:
             fold.apply(event, found=found)
@@ -201,16 +212,13 @@ class Writer:
             if content:
                 self.save(fold, fold.snapshot(content))
 
-        event = self._next(fold, "install", ref=lesson.decision)
         try:
-            self.core.commit(Batch(events=[event]), installed)
+            event = self._next(fold, "install")
+            if self._refits.get(fold.number) is token:  # else it was rolled back, or is installed
+                self.core.commit(Batch(events=[event]), installed)
         except EngineError:
             self._inbox.put(Command(lambda: self._install(fold, token, found, content)))
             time.sleep(_PAUSE / 10)  # the store is away
-
-    def forget_refit(self, fold: SpaceFold) -> None:
-        """Let a refit that is under way come to nothing."""
-        self._refits.pop(fold.number, None)
 
     # ---- Events of the engine itself
 
@@ -219,14 +227,20 @@ class Writer:
     ) -> Event:
         """Write one event of a space and apply it."""
         event = self._next(fold, kind, ref=ref, body=body)
-        self.core.commit(Batch(events=[event]), lambda: fold.apply(event))
+
+        def apply() -> None:
+            fold.apply(event)
+            if kind == "rollback":
+                self._refits.pop(fold.number, None)  # what is under way comes to nothing
+
+        self.core.commit(Batch(events=[event]), apply)
         return event
 
     def _next(
         self, fold: SpaceFold, kind: Kind, *, ref: int | None = None, body: str | None = None
     ) -> Event:
-        at = self.core.now()
-        return Event(self.core.last + 1, at, fold.number, kind, ref=ref, body=body)
+        number = self.core.next_number()
+        return Event(number, self.core.now(), fold.number, kind, ref=ref, body=body)
 
     def save(self, fold: SpaceFold, content: bytes) -> None:
         """Write a snapshot of a space, piece by piece."""
