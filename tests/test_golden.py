@@ -7,8 +7,6 @@ import pytest
 
 from tests.golden import SCENARIOS, Trajectory, fingerprint, path, play
 
-pytestmark = pytest.mark.no_cover  # other tests cover the same lines, and coverage takes time
-
 # On another machine sums are rounded otherwise, and expectation and maximisation carries that on.
 ELSEWHERE = 1e-6  # 7e-9 was the most that was seen, over six BLAS kernels and without the extension
 
