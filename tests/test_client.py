@@ -150,6 +150,7 @@ def test_pauses_grow_and_keep_to_what_the_service_asks() -> None:
     for attempt, most in enumerate([0.1, 0.2, 0.4, 0.8, 1.0, 1.0]):
         assert most / 2 <= retries.pause(attempt, None) <= most
     assert retries.pause(0, "7") >= 3.5
+    assert retries.pause(10**6, None) <= 1.0
 
 
 def test_it_waits_for_a_service_that_starts_again(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import io
 import json
+import random
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import polars
 import pytest
 
 from cobandits import Shared
@@ -152,6 +154,38 @@ def test_a_version_is_exported_and_returned_to(service: Running) -> None:
     assert (
         service.send("POST", "/v1/spaces/versions/versions/v1x/restore").kind == "unknown-version"
     )
+
+
+def test_a_space_is_reported_evaluated_exported_and_imported(service: Running) -> None:
+    service.post("/v1/spaces", {"name": "past", "dim": 3})
+    rng = random.Random(0)
+    past = [
+        {"task": "t", "arms": [ARM, OTHER], "chosen": rng.choice("ab"), "reward": rng.random(),
+         "probability": 0.5} for _ in range(40)
+    ]  # fmt: skip
+    answer = service.post("/v1/spaces/past/log:import", {"decisions": past})
+    assert answer.json == {"imported": 40}
+    wrong = [*past, {**past[0], "chosen": "z"}]
+    refused = service.post("/v1/spaces/past/log:import", {"decisions": wrong})
+    assert refused.kind == "invalid-request"
+    for _ in range(60):
+        made = service.post("/v1/spaces/past/decisions", {"task": "t", "arms": [ARM, OTHER]}).json
+        path = f"/v1/spaces/past/decisions/{made['id']}/rewards"
+        service.post(path, {"value": float(made["arm"] == "a")})
+    report = service.get("/v1/spaces/past/report").json
+    assert report["policy"]["n"] == 60
+    assert report["estimates"]["always a"]["mean"] == pytest.approx(1.0, abs=0.3)
+    asked = service.post("/v1/spaces/past/evaluations", {"version": "present"})
+    assert asked.status == 202
+    path = f"/v1/spaces/past/evaluations/{asked.json['id']}"
+    until = time.monotonic() + 60
+    while (found := service.get(path).json)["state"] not in ("done", "failed"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert found["state"] == "done", found
+    assert {one["method"] for one in found["values"]} == {"snips", "dr"}
+    exported = service.get("/v1/spaces/past/log.parquet").body
+    assert polars.read_parquet(io.BytesIO(exported))["request"].n_unique() >= 60
 
 
 def test_settings_change_and_spaces_conflict(service: Running) -> None:
@@ -303,6 +337,7 @@ def test_every_example_is_sent_and_answered_as_described(service: Running) -> No
     places = {"space": "examples", "kind": "conflict", "task": "berlin"}
     first = service.post("/v1/spaces/examples/decisions", ASKED).json["id"]
     service.post(f"/v1/spaces/examples/decisions/{first}/rewards", {"value": 1})
+    places["evaluation"] = service.post("/v1/spaces/examples/evaluations", {}).json["id"]
     places["version"] = service.get("/v1/spaces/examples/versions").json["versions"][0]["name"]
     places["key"] = service.post("/v1/keys", {"roles": ["read"]}).json["id"]
     seen = 0

@@ -41,7 +41,7 @@ class Retries:
 
     def pause(self, attempt: int, asked: str | None) -> float:
         """Return the seconds to wait after an attempt; ``asked`` is what Retry-After said."""
-        wait = min(self.longest, self.first * 2.0**attempt)
+        wait = min(self.longest, self.first * 2.0 ** min(attempt, 30))
         if asked is not None and asked.isdigit():
             wait = max(wait, float(asked))
         return wait * random.uniform(0.5, 1.0)

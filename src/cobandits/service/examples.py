@@ -7,7 +7,9 @@ __all__ = [
     "DECIDED",
     "DECISION_PAGE",
     "DECISION_RECORD",
+    "EVALUATION",
     "KEY",
+    "REPORT",
     "REWARDED",
     "SHARING",
     "SPACE",
@@ -89,3 +91,37 @@ POINT = {"task": "berlin", "rewards": 120, "x": 0.7, "y": -0.2, "shared": 0.82, 
 SHARING = {"rank": 2, "spectrum": [0.5, 0.2], "uncertainty_before": 0.41, "tasks": [POINT]}
 VERSION = {"name": "v412", "kind": "install", "at": "2026-11-17T14:00:00Z", "of": None}
 VERSIONS = {"present": "v412+1873", "versions": [VERSION]}
+EARNED = {"mean": 0.61, "low": 0.58, "high": 0.64, "n": 1204, "cautions": []}
+REPORT = {
+    "space": "teas",
+    "version": "v412+1873",
+    "days": [{"day": "2026-11-17", "decisions": 1310, "rewarded": 1204, "mean": 0.61}],
+    "policy": EARNED,
+    "baseline": None,
+    "estimates": {"baseline": {**EARNED, "mean": 0.44, "low": 0.38, "high": 0.5}},
+    "without_reward": 0.08,
+    "waiting": 0,
+    "tasks": 12,
+    "sharing": ["berlin"],
+    "changes": [],
+    "notes": [],
+}
+EVALUATION = {
+    "id": "1",
+    "version": "present",
+    "state": "done",
+    "asked": "2026-11-17T14:00:00Z",
+    "decisions": 1204,
+    "values": [
+        {
+            "method": "dr",
+            "value": 0.66,
+            "low": 0.62,
+            "high": 0.7,
+            "n": 1204,
+            "effective_n": 640.0,
+            "cautions": [],
+        }
+    ],
+    "error": None,
+}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from cobandits.engine.status import Status
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
@@ -40,7 +43,15 @@ class Metrics:
             "cobandits_waiting_requests", "Requests that wait for the log", registry=self._registry
         ).set_function(waiting)
         self._decided: dict[str, Counter] = {}
+        self._behind = self._gauge("rewards_not_learned", "Rewards that wait to be learned")
+        self._open = self._gauge("open_decisions", "Decisions whose window has not ended")
+        self._refitting = self._gauge("refitting", "Whether a prior is being learned")
+        self._age = self._gauge("version_age_seconds", "Since the present version began")
+        self._events = Gauge("cobandits_log_events", "In the log", registry=self._registry)
         self._children: dict[tuple[str, int], tuple[Histogram, Counter]] = {}
+
+    def _gauge(self, name: str, says: str) -> Gauge:
+        return Gauge(f"cobandits_{name}", says, ["space"], registry=self._registry)
 
     def answered(self, call: str, status: int, seconds: float) -> None:
         """Count one answer."""
@@ -64,6 +75,16 @@ class Metrics:
         """Count a reward."""
         self._rewards.labels(space=space, status=status).inc()
 
-    def text(self) -> bytes:
-        """Return all measures as Prometheus reads them."""
+    def text(self, status: Status, began: Mapping[str, datetime]) -> bytes:
+        """Return all measures as Prometheus reads them.
+
+        ``began`` is when the present version of each space did.
+        """
+        now = datetime.now(UTC)
+        for name, space in status.spaces.items():
+            self._behind.labels(space=name).set(space.waiting)
+            self._open.labels(space=name).set(space.open)
+            self._refitting.labels(space=name).set(space.refitting)
+            self._age.labels(space=name).set((now - began[name]).total_seconds())
+        self._events.set(status.events)
         return generate_latest(self._registry)

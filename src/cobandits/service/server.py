@@ -41,7 +41,9 @@ def serve(settings: ServiceSettings, *, announce: Callable[[str], None]) -> None
         _check_reach(settings, keys)
         listening = stack.enter_context(_socket(settings))  # before the engine: fails at once
         engine = stack.enter_context(Engine.open(settings.db))
-        app = application(Service(engine=engine, keys=keys, settings=settings))
+        service = Service(engine=engine, keys=keys, settings=settings)
+        stack.callback(service.evaluations.close)
+        app = application(service)
         first = None if keys.any_valid() else keys.add(["admin"], note="made at the first start")[1]
         announce(_greeting(settings, listening, first))
         gc.collect()

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from cobandits.engine import Answer, Engine, Request, Space
+from cobandits.service.jobs import Evaluations
 from cobandits.service.keys import Key, KeyStore
 from cobandits.service.metrics import Metrics
 from cobandits.service.problems import ProblemError
@@ -40,6 +41,7 @@ class Service:
         self._bridge = Bridge()
         self._buckets: dict[str, Bucket] = {}
         self._waiting = 0
+        self.evaluations = Evaluations()
         self.problems: deque[Noted] = deque(maxlen=200)
 
     # ---- Spaces

@@ -78,7 +78,9 @@ class Views:
             "space": name,
             "settings": space.settings,
             "facts": self._facts(space, tally),
-            "alarms": self._fresh(space, "alarms", lambda: _alarms(space, tally)),
+            "alarms": self._fresh(
+                space, "alarms", lambda: _alarms(space, tally, self._waiting(space))
+            ),
             "chart": reward_chart(series),
             "series": [_period(at, cell) for at, cell in series],
             "map": sharing_map(found.tasks),
@@ -96,8 +98,12 @@ class Views:
             ("Mean reward", _shown(whole.reward), f"baseline: {_shown(whole.baseline)}"),
             ("Exploration", f"{explored:.1%}", "of the decisions took a less likely arm"),
             ("Without a reward", f"{unrewarded:.1%}", "of the decisions, so far"),
-            ("Version", space.version, f"{space.waiting} rewards wait to be learned"),
+            ("Version", space.version, f"{self._waiting(space)} rewards wait to be learned"),
         ]
+
+    def _waiting(self, space: Space) -> int:
+        """Return how many rewards wait to be learned."""
+        return self._service.engine.status().spaces[space.name].waiting
 
     def decisions(self, name: str, task: str | None) -> dict[str, Any]:
         """Return the latest decisions, the newest first."""
@@ -139,7 +145,7 @@ class Views:
         return {"rows": list(self._service.problems)[::-1]}
 
 
-def _alarms(space: Space, tally: Tally) -> list[str]:
+def _alarms(space: Space, tally: Tally, waiting: int) -> list[str]:
     """Return what somebody should look at."""
     found = []
     changes = space.policy().changes
@@ -151,8 +157,8 @@ def _alarms(space: Space, tally: Tally) -> list[str]:
     reward, baseline = tally.whole.reward, tally.whole.baseline
     if reward and baseline and reward.high < baseline.low:
         found.append("The mean reward is below the baseline's, beyond chance.")
-    if space.waiting > 1000:
-        found.append(f"{space.waiting:,} rewards wait to be learned: learning is behind.")
+    if waiting > 1000:
+        found.append(f"{waiting:,} rewards wait to be learned: learning is behind.")
     return found
 
 

@@ -38,7 +38,13 @@ async def ready(exchange: Exchange) -> Reply:
 
 async def measures(exchange: Exchange) -> Reply:
     """Return the measures as Prometheus reads them."""
-    return Reply(200, exchange.service.metrics.text(), CONTENT_TYPE)
+    service = exchange.service
+
+    def text() -> bytes:
+        began = {space.name: space.versions()[-1].at for space in service.spaces()}
+        return service.metrics.text(service.engine.status(), began)
+
+    return Reply(200, await service.aside(text), CONTENT_TYPE)
 
 
 async def problem_page(exchange: Exchange) -> Reply:
