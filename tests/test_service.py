@@ -339,6 +339,11 @@ def test_every_example_is_sent_and_answered_as_described(service: Running) -> No
     service.post(f"/v1/spaces/examples/decisions/{first}/rewards", {"value": 1})
     places["evaluation"] = service.post("/v1/spaces/examples/evaluations", {}).json["id"]
     places["version"] = service.get("/v1/spaces/examples/versions").json["versions"][0]["name"]
+    service.post("/v1/spaces", {**at_once, "name": "personalizer"})
+    ranked = {"actions": [{"id": "tea", "features": [{"price": 3.5, "kind": "hot"}]}]}
+    service.post("/personalizer/v1.0/rank", {**ranked, "eventId": "examples-1"})
+    service.post("/spaces/examples/personalizer/v1.0/rank", {**ranked, "eventId": "examples-1"})
+    places["event"] = "examples-1"
     places["key"] = service.post("/v1/keys", {"roles": ["read"]}).json["id"]
     seen = 0
     for call in table().calls:
@@ -352,6 +357,10 @@ def test_every_example_is_sent_and_answered_as_described(service: Running) -> No
         sent = None if call.asks is None else json.dumps(body["example"]).encode()
         if call.name == "create_space":
             sent = json.dumps({**TEAS, "name": "teas-2"}).encode()
+        if call.name.startswith("activate_event"):
+            held = {**ranked, "eventId": call.name, "deferActivation": True}
+            service.post(path.replace("events/examples-1/activate", "rank"), held)
+            path = path.replace("examples-1", call.name)
         answer = service.send(call.method, path, sent)
         assert str(answer.status) in described["responses"], (call.name, answer)
         assert answer.status in call.answers, (call.name, answer)

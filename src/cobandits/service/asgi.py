@@ -160,6 +160,10 @@ def _problem_reply(error: Exception, request: str) -> Reply:
 async def send_reply(reply: Reply, request: str, send: Send) -> None:
     """Send an answer, whole or in parts."""
     headers = [(b"x-request-id", request.encode())]
+    if reply.status == 204:
+        await send({"type": "http.response.start", "status": 204, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+        return
     if reply.media == JSON:  # each header costs time, and these need no other
         headers.append(_JSON)
     else:

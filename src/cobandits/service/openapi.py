@@ -93,6 +93,8 @@ def _operation(call: Call, schema_of: dict[str, Any], components: dict[str, Any]
 
 
 def _tag(call: Call) -> str:
+    if "personalizer" in call.path:
+        return "personalizer"
     parts = [part.partition(":")[0] for part in call.path.split("/")[2:] if "{" not in part]
     return parts[min(1, len(parts) - 1)] if parts else "service"
 

@@ -8,6 +8,7 @@ from cobandits.service.calls import Call, Example, Exchange, Reply, Table
 from cobandits.service.examples import ASKED, DECIDED, KEY, REWARDED, SPACE, TEAS
 from cobandits.service.handlers import decisions, operations, spaces
 from cobandits.service.openapi import openapi
+from cobandits.service.personalizer_calls import personalizer_calls
 from cobandits.service.reading_calls import reading_calls
 from cobandits.service.report_calls import report_calls
 from cobandits.wire import (
@@ -263,7 +264,7 @@ def _operations() -> list[Call]:
 def table() -> Table:
     """Return all calls; the last is the description of the others."""
     calls = [*_spaces(), *_decisions(), *_rewards(), *reading_calls(), *report_calls()]
-    calls += [*_keys(), *_operations()]
+    calls += [*personalizer_calls(), *_keys(), *_operations()]
     document: dict[str, Any] = {}
 
     async def describe(_: Exchange) -> Reply:
