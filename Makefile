@@ -24,7 +24,7 @@ export MPLBACKEND := Agg
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup test test-matrix test-faults lint lint-workflows format reproduce bench bench-cluster bench-peers flagship \
-  statistical dist clean serve check-api bench-service kill-service
+  statistical dist clean serve check-api test-typescript bench-service kill-service
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -60,9 +60,10 @@ test: lint ## linters, type checker, tests and doctests; the share of lines they
 test-matrix: setup ## the tests on other BLAS kernels, dependencies, builds and orders (hours; ROWS="haswell oldest")
 	$(BIN)/python -m tests.matrix --workers $(WORKERS) $(ROWS)
 
-test-faults: setup ## kill the engine 200 times under load, on SQLite and on PostgreSQL (half an hour)
+test-faults: setup ## kill the engine 200 times under load, on SQLite and on PostgreSQL; a large log (half an hour)
 	$(BIN)/python -m tests.engine_kills --store sqlite --kills 200
 	$(BIN)/python -m tests.engine_kills --store postgres --kills 200
+	$(BIN)/python -m tests.engine_large
 
 lint: setup ## ruff, mypy --strict and the import contract
 	$(BIN)/ruff check .
@@ -103,6 +104,9 @@ check-api: setup $(TOOLS_STAMP) ## the service against its OpenAPI document, 2,0
 
 bench-service: setup $(TOOLS_STAMP) ## the service under load: ratios to FastAPI and to no fsync
 	$(BIN)/python -m benchmarks.service speed --fastapi $(TOOLS)/bin/python
+
+test-typescript: setup ## the TypeScript client against a real service (needs npm)
+	$(BIN)/python -m tools.test_typescript
 
 kill-service: setup ## kill -9 of the service under load, many times: nothing answered is lost
 	$(BIN)/python -m tests.service_kills --kills 100 --clients 32

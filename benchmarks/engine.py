@@ -23,6 +23,7 @@ PAIRS = 15  # of each client in a repetition
 REPETITIONS = 5
 ARMS = 5
 LOAD_DIM, LOAD_TASKS, LOAD_ROWS = 20, 100, 6000  # what the space knows before it is timed
+SINGLE = 300  # decisions one at a time, before and after the refit
 REFIT_DIM, REFIT_TASKS, REFIT_ROWS = 50, 1000, 12_000
 
 Arms = list[dict[str, Any]]
@@ -157,13 +158,15 @@ def latencies(folder: Path) -> tuple[Any, Any, float]:
         space = engine.space("bench", dim=REFIT_DIM)
         for _ in filled(space, REFIT_DIM, REFIT_TASKS, REFIT_ROWS):
             engine.settle(600)
-        quiet += [decide_once(space, rng) for _ in range(400)]
+        quiet += [decide_once(space, rng) for _ in range(SINGLE)]
         begin, groups = time.perf_counter(), filled(space, REFIT_DIM, REFIT_TASKS, REFIT_ROWS)
         while not engine.status().refitting:
             next(groups)
         while engine.status().refitting:
             busy.append(decide_once(space, rng))
         took = time.perf_counter() - begin
+        engine.settle(600)
+        quiet += [decide_once(space, rng) for _ in range(SINGLE)]
     return np.array(quiet), np.array(busy), took
 
 

@@ -30,6 +30,7 @@ from cobandits.engine import (
     UnknownVersionError,
 )
 from cobandits.engine.ids import made_id
+from cobandits.engine.verify import live_state
 from cobandits.errors import ConfigurationError, DataError
 
 SCHEMA = Schema(
@@ -409,6 +410,34 @@ def test_rolling_back(engine: Engine) -> None:
     assert engine.verify().ok
     with pytest.raises(UnknownVersionError, match=r"versions\(\) lists them"):
         space.rollback("v2")
+
+
+def test_old_events_are_folded_into_a_snapshot(tmp_path: Path, clock: Clock) -> None:
+    with Engine.open(tmp_path / "a.db", clock=clock) as engine:
+        space = engine.space("vectors", dim=3, window="1h", default_reward=0.0)
+        play(engine, space, 60)
+        clock.now += 3601
+        old = space.decide("x", arms=[{"features": [1, 2, 3]}], held=True)
+        recent = space.decide("x", arms=[{"features": [1, 2, 3]}])
+        engine.settle()
+        n = len(list(space.events()))
+        removed = engine.forget(datetime.datetime.fromtimestamp(clock.now + 1, datetime.UTC))
+        kept = list(space.events())
+        assert removed == n - len(kept) > 100
+        assert [event.number for event in kept] == [1, recent.number]  # it waits for its reward
+        with pytest.raises(UnknownDecisionError):
+            space.activate(old.id)
+        with pytest.raises(UnknownVersionError, match="no version"):
+            space.rollback("v5")
+        assert space.reward(recent.id, 1.0).status == "accepted"
+        assert engine.verify().ok
+        clock.now += 3601
+        play(engine, space, 40, seed=1)
+        assert engine.verify().ok
+        state = live_state(space._fold)
+    with Engine.open(tmp_path / "a.db", clock=clock) as engine:
+        assert live_state(engine.space("vectors")._fold) == state
+        assert engine.verify().ok
 
 
 def test_one_process_decides_and_others_read(tmp_path: Path) -> None:

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import random
-import resource
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from cobandits.engine import (
+    DamagedLogError,
     Decision,
     DiskFullError,
     Engine,
+    OverloadedError,
     OwnedError,
     Space,
     StoreAwayError,
     StoreError,
+    writer,
 )
 from cobandits.engine.core import Core
+from cobandits.engine.fold import SpaceFold
 from cobandits.engine.stores import Batch, SQLiteStore
 from cobandits.engine.writer import Writer
 from tests.engine_postgres import databases
@@ -59,9 +64,9 @@ def test_a_full_disk_is_told_and_then_it_goes_on(tmp_path: Path) -> None:
     rng = random.Random(0)
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("s", dim=2)
-        writer = engine._store._writer  # type: ignore[attr-defined]
-        pages = writer.execute("PRAGMA page_count").fetchone()[0]
-        writer.execute(f"PRAGMA max_page_count={pages + 2}")
+        connection = engine._store._writer  # type: ignore[attr-defined]
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count={pages + 2}")
         made, error = ask_until_it_fails(space, rng)
         assert isinstance(error, DiskFullError)
         assert "make room" in str(error)
@@ -71,6 +76,7 @@ def test_a_full_disk_is_told_and_then_it_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_grow(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource", reason="limits are those of Unix")
     rng = random.Random(0)
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("s", dim=2)
@@ -164,6 +170,29 @@ def test_a_second_owner_stops_the_first(tmp_path: Path) -> None:
         other.close()
 
 
+def test_an_event_that_cannot_be_applied_stops_the_engine(tmp_path: Path) -> None:
+    """The log is right then, and the state is not: it must not go on from there."""
+    rng = random.Random(0)
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", dim=2)
+        defect = patch.object(SpaceFold, "apply", side_effect=RuntimeError("a defect"))
+        with defect, pytest.raises(RuntimeError, match="a defect"):
+            space.decide("a", arms=arms(rng))
+        with pytest.raises(DamagedLogError, match="open the engine again"):
+            space.decide("a", arms=arms(rng))
+    with Engine.open(tmp_path / "a.db") as engine:
+        assert len(list(engine.space("s").events())) == 2
+        assert engine.verify().ok
+
+
+def test_too_many_requests_are_refused(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", dim=2)
+        with patch.object(writer, "_MOST", 0), pytest.raises(OverloadedError, match="try again"):
+            space.decide("a", arms=arms(random.Random(0)))
+        assert len(list(space.events())) == 1
+
+
 # ---- A database that goes away
 
 
@@ -209,6 +238,7 @@ def test_time_in_the_log_never_goes_back(tmp_path: Path) -> None:
 # ---- Kills
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
 @pytest.mark.parametrize(("store", "kills"), [("sqlite", 5), ("postgres", 2)])
 def test_nothing_is_lost_when_the_process_is_killed(store: str, kills: int) -> None:
     """A short version of ``make test-faults``."""

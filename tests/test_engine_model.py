@@ -7,13 +7,14 @@ import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cobandits.engine import Engine, Reward, Rewarded, Space
+from cobandits.engine import Engine, Reward, Rewarded, Space, memory
 from tests.engine_model import Model
 
 CASES: list[dict[str, Any]] = [
@@ -29,8 +30,10 @@ VALUES = st.sampled_from([0.0, 1.0, 2.5])
 class Machine(RuleBasedStateMachine):
     """The engine on SQLite, beside the model."""
 
-    @initialize(case=st.sampled_from(CASES))
-    def begin(self, case: dict[str, Any]) -> None:
+    @initialize(case=st.sampled_from(CASES), kept=st.sampled_from([2, 2**15]))
+    def begin(self, case: dict[str, Any], kept: int) -> None:
+        self.patch = patch.object(memory, "_KEPT", kept)  # others are read from the store
+        self.patch.start()
         self.folder = Path(tempfile.mkdtemp())
         self.rng = np.random.default_rng(0)
         self.model = Model(
@@ -156,6 +159,7 @@ class Machine(RuleBasedStateMachine):
             self.verify()
             self.each_reward_is_learned_once()
         finally:
+            self.patch.stop()
             self.engine.close()
             shutil.rmtree(self.folder)
 

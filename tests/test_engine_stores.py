@@ -140,6 +140,18 @@ def test_snapshots_come_in_parts_and_count_when_they_are_whole(make: Make) -> No
     assert store.snapshots(1) == []
 
 
+def test_events_that_a_snapshot_stands_for_are_removed_with_their_keys(make: Make) -> None:
+    store = make()
+    store.acquire()
+    events = [event(n) for n in range(1, 6)]
+    store.append(Batch(events=events, keys=[(1, "d:x", 2), (1, "d:y", 4)]))
+    assert store.folded() == 0
+    store.remove([1, 2], 2)
+    store.remove([3], 3)
+    assert list(store.read()) == events[3:]
+    assert (store.find_key(1, "d:x"), store.find_key(1, "d:y"), store.folded()) == (None, 4, 3)
+
+
 def test_the_secret_stays(make: Make) -> None:
     store = make()
     store.acquire()

@@ -51,6 +51,7 @@ class Core:
         self.folds: dict[int, SpaceFold] = {}
         self.last, self.at = 0, 0
         self._doubt: _Doubt | None = None
+        self._broken = False
 
     # ---- Reading the log
 
@@ -60,7 +61,9 @@ class Core:
         start = min(starts, default=0)
         for count, event in enumerate(self.store.read(Query(after=start, through=through)), 1):
             if event.number != start + count:
-                raise DamagedLogError(f"the log has no event {start + count}; restore a copy")
+                raise DamagedLogError(
+                    f"the log has no event {start + count}: it was removed, or is lost"
+                )
             self.follow(event)
 
     def _made(self, through: int | None) -> list[Event]:
@@ -124,6 +127,8 @@ class Core:
         for saved in self.store.snapshots(event.space):
             if saved.number == number:
                 return Shared.load(io.BytesIO(unpacked(self.store.snapshot(saved))[1]))
+        if number <= self.store.folded():
+            raise UnknownVersionError(f"the events of version v{number} were removed")
         past = Core(self.store, self._clock)
         past.load(through=number)
         return past.folds[event.space].learner.policy
@@ -141,6 +146,8 @@ class Core:
 
     def next_number(self) -> int:
         """Return the number of the next event; first find out what became of a doubtful batch."""
+        if self._broken:
+            raise DamagedLogError("an event could not be applied; open the engine again")
         self._settle_doubt()
         return self.last + 1
 
@@ -166,7 +173,11 @@ class Core:
     def _applied(self, events: list[Event], apply: Callable[[], None]) -> None:
         if events:
             self.last, self.at = events[-1].number, events[-1].at
-        apply()
+        try:
+            apply()
+        except BaseException:  # the log is right, and this is no longer what it leads to
+            self._broken = True
+            raise
 
     def _settle_doubt(self) -> None:
         """Find out whether the last batch that failed is in the log after all."""

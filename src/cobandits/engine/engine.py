@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -158,9 +159,19 @@ class Engine:
 
         return verified(self._store, *self._writer.call(captured))
 
+    def forget(self, before: datetime) -> int:
+        """Fold the events before a time into a snapshot and remove them; return how many.
+
+        What they led to stays: the state, and decisions that are still waited for. Rewards for
+        other old decisions, and versions without a snapshot, are unknown from then on, and
+        :meth:`verify` begins with the snapshot.
+        """
+        return self._writer.call(lambda: self._writer.forget(round(before.timestamp() * 1e6)))
+
     def settle(self, timeout: float = 60.0) -> None:
-        """Wait until every reward that can be learned is learned."""
+        """Wait until windows that are over have ended, and every reward is learned."""
         end = time.monotonic() + timeout
+        self._writer.call(self._writer.tick)
         while self._writer.call(lambda: self._writer.busy):
             if time.monotonic() > end:
                 raise TimeoutError(f"there is still something to learn after {timeout:g} s")

@@ -18,7 +18,7 @@ from cobandits.engine.errors import ConflictError, UnknownDecisionError
 from cobandits.engine.events import Choice, Event, Kind, decision_body, request_of
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import made_id
-from cobandits.engine.jobs import Ticket
+from cobandits.engine.jobs import Ticket, another
 from cobandits.engine.memory import Known
 from cobandits.engine.messages import Activate, Activated, Answer, Decision, Reward, Rewarded, when
 from cobandits.engine.outcomes import reward_body
@@ -195,7 +195,7 @@ class Group:
             self._core.commit(Batch(events=[one.event for one in written], keys=keys), apply)
         except Exception as error:
             for staged in self._staged:
-                staged.ticket.answer(error)
+                staged.ticket.answer(another(error))
             return
         for staged, one in zip(self._staged, written, strict=True):
             staged.ticket.answer(one.answer())

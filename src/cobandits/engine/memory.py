@@ -80,6 +80,10 @@ class Memory:
         if len(self._recent) > _KEPT:
             del self._recent[next(iter(self._recent))]
 
+    def clear(self) -> None:
+        """Read decisions from the store again: some were removed."""
+        self._recent.clear()
+
     def find(self, number: int) -> Known | None:
         """Return what is known of a decision, None if there is none of this number."""
         if (known := self._recent.get(number)) is not None:

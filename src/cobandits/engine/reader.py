@@ -34,6 +34,13 @@ class Reader:
         """Refuse an event."""
         raise _refused()
 
+    def forget(self, _: int) -> int:
+        """Refuse to remove events."""
+        raise _refused()
+
+    def tick(self) -> None:
+        """Do nothing: windows end when the owner says so."""
+
     def call(self, action: Callable[[], Done]) -> Done:
         """Do something, one thread at a time."""
         with self._lock:

@@ -22,7 +22,8 @@ __all__ = ["Day", "Earned", "Report", "report"]
 
 Doubles = NDArray[np.float64]
 
-_ARMS = 10  # that are evaluated alone, those that were chosen most often
+_ARMS = 10  # that are evaluated alone, those that were offered most often,
+_OFTEN = 0.5  # in at least this share of the decisions; in the others it is the baseline
 _FEWEST = 30  # decisions with rewards, below which nothing is estimated
 
 
@@ -159,8 +160,8 @@ def _estimates(made: list[Trajectory], schema: Schema) -> tuple[dict[str, Earned
         "baseline": _always(first, log.n_arms),
         "random": np.array([_padded(flags / flags.sum(), log.n_arms) for flags in open_]),
     }
-    counted = Counter(names[one.choice.arm] for one, names in zip(known, ids, strict=True))
-    for arm, _ in counted.most_common(_ARMS):
+    offered = Counter(name for names in ids for name in names)
+    for arm in [name for name, n in offered.most_common(_ARMS) if n >= _OFTEN * len(known)]:
         places = [
             names.index(arm) if arm in names and flags[names.index(arm)] else start
             for names, flags, start in zip(ids, open_, first, strict=True)

@@ -12,12 +12,13 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from cobandits.engine.core import Core
-from cobandits.engine.errors import ClosedError, EngineError, OverloadedError
+from cobandits.engine.errors import ClosedError, EngineError, OverloadedError, StoreError
 from cobandits.engine.events import Event, Kind
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.group import Group
-from cobandits.engine.jobs import Command, Job, Ticket
+from cobandits.engine.jobs import Command, Job, Ticket, another
 from cobandits.engine.learner import refitted_bytes
+from cobandits.engine.retention import remove_events
 from cobandits.engine.snapshots import parts_of
 from cobandits.engine.stores import Batch, Saved
 from cobandits.engine.stores.base import Part
@@ -59,6 +60,8 @@ class Writer:
                 f"{_MOST} requests wait already, so this one was not taken; try again in a while"
             )
         self._inbox.put(job)
+        if self._closed:
+            self._refuse_rest()  # it was closed in between
 
     def call(self, action: Callable[[], Done]) -> Done:
         """Let the thread do something between two groups, and return what it returns."""
@@ -67,6 +70,8 @@ class Writer:
         self._check_open()
         command = Command(action)
         self._inbox.put(command)  # type: ignore[arg-type]
+        if self._closed:
+            self._refuse_rest()
         return command.future.result()
 
     def _check_open(self) -> None:
@@ -120,12 +125,11 @@ class Writer:
         self._refuse_rest()
 
     def _refuse_rest(self) -> None:
-        error = ClosedError("this engine was closed; open it again")
-        waiting, commands = self._collected(0.0)
-        for ticket in waiting:
-            ticket.answer(error)
-        for command in commands:
-            command.future.set_exception(error)
+        while any(waiting := self._collected(0.0)):
+            for ticket in waiting[0]:
+                ticket.answer(ClosedError("this engine was closed; open it again"))
+            for command in waiting[1]:
+                command.future.set_exception(ClosedError("this engine was closed; open it again"))
 
     def _turn(self) -> None:
         tickets, commands = self._collected(self._patience())
@@ -135,14 +139,14 @@ class Writer:
             command.run()
         self._learn()
         self._write_part()
-        self._tick()
+        self.tick()
 
     def _answer(self, tickets: list[Ticket]) -> None:
         try:
             group = Group(self.core)
         except EngineError as error:  # the store is away
             for ticket in tickets:
-                ticket.answer(error)
+                ticket.answer(another(error))
             return
         self._left = group.run(tickets)
 
@@ -242,6 +246,17 @@ class Writer:
         number = self.core.next_number()
         return Event(number, self.core.now(), fold.number, kind, ref=ref, body=body)
 
+    def forget(self, before: int) -> int:
+        """Keep a snapshot of each space, then remove the events before a time."""
+        self.core.next_number()  # nothing is in doubt
+        for fold in self.core.folds.values():
+            if all(one.number != fold.last for one in self.core.store.snapshots(fold.number)):
+                self.save(fold, fold.snapshot())
+                self.write_parts()
+            if all(one.number != fold.last for one in self.core.store.snapshots(fold.number)):
+                raise StoreError("no snapshot could be written, so nothing is removed; try again")
+        return remove_events(self.core, before)
+
     def save(self, fold: SpaceFold, content: bytes) -> None:
         """Write a snapshot of a space, piece by piece."""
         pieces = parts_of(content)
@@ -266,7 +281,7 @@ class Writer:
             return
         self._parts.popleft()
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         """Write that windows have ended, where nothing else tells so."""
         now = self.core.now()
         for fold in list(self.core.folds.values()):

@@ -30,7 +30,9 @@ SpaceName = Annotated[
     ),
 ]
 Value = Annotated[float, Meta(ge=-1e100, le=1e100)]  # squares of them are finite
-Fields = Annotated[dict[str, Any], Meta(max_length=FIELDS)]
+Open = Meta(extra_json_schema={"additionalProperties": True})
+Anything = Annotated[dict[str, Any], Open]
+Fields = Annotated[dict[str, Any], Meta(max_length=FIELDS), Open]
 
 
 class Asked(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from cobandits.wire.asked import Asked, Name
+from cobandits.wire.asked import Anything, Asked, Name
 from cobandits.wire.limits import PAGE
 from cobandits.wire.replies import DecisionReply
 
@@ -66,7 +66,7 @@ class DecisionRecord(Struct, frozen=True, kw_only=True):
     """A decision with what was asked and what became of it."""
 
     decision: DecisionReply
-    request: dict[str, Any]
+    request: Anything
     rewards: list[RewardRecord]
     activated: bool
     recomputed: Annotated[

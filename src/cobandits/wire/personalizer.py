@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from cobandits.wire.asked import Name, Value
+from cobandits.wire.asked import Anything, Name, Value
 from cobandits.wire.limits import ARMS
 
 __all__ = ["RankAction", "RankReply", "RankRequest", "RankableAction", "RewardEvent"]
 
-Bags = list[dict[str, Any]]
+Bags = list[Anything]
 
 
 class RankableAction(Struct, frozen=True, kw_only=True):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-from cobandits.wire.asked import Asked, SpaceName, Value
+from cobandits.wire.asked import Anything, Asked, SpaceName, Value
 from cobandits.wire.limits import DIM, FIELDS, NAME
 
 __all__ = ["ChangeSpace", "CreateSpace", "SchemaMessage", "SpaceReply"]
@@ -157,4 +157,4 @@ class SpaceReply(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     dim: Annotated[int, Meta(description="Columns of the schema.")]
     version: Annotated[str, Meta(description="Of the present state.")]
-    settings: dict[str, Any]
+    settings: Anything
