@@ -50,8 +50,8 @@ class Answer:
 class Running:
     """A service that runs."""
 
-    def __init__(self, process: subprocess.Popen[str], port: int, key: str) -> None:
-        self.process, self.port, self.key = process, port, key
+    def __init__(self, process: subprocess.Popen[str], db: Path | str, port: int, key: str) -> None:
+        self.process, self.db, self.port, self.key = process, db, port, key
 
     @property
     def address(self) -> str:
@@ -118,7 +118,7 @@ def running(
                 break
         if not found or shown is None:
             raise RuntimeError("the service did not start")
-        yield Running(process, int(found), shown)
+        yield Running(process, db, int(found), shown)
     finally:
         if process.poll() is None:
             process.terminate()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import io
 import json
+import logging
 import random
 import re
 import subprocess
@@ -19,6 +20,9 @@ import polars
 import pytest
 
 from cobandits import Shared
+from cobandits.engine import OwnedError
+from cobandits.errors import ConfigurationError
+from cobandits.service import ServiceSettings, serve
 from cobandits.service.examples import ASKED, TEAS
 from cobandits.service.problems import KINDS
 from cobandits.service.table import table
@@ -389,7 +393,7 @@ def test_measures_count_decisions(service: Running) -> None:
 def test_a_stop_finishes_what_is_under_way_and_a_start_knows_it(tmp_path: Path) -> None:
     with running(tmp_path / "a.db") as first:
         first.post("/v1/spaces", VECTORS)
-        batch = {"decisions": [{"task": str(n), "arms": [ARM, OTHER]} for n in range(BATCH)]}
+        batch = {"decisions": [{"task": str(n), "arms": [ARM, OTHER]} for n in range(200)]}
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             waiting = [
                 pool.submit(first.post, "/v1/spaces/vectors/decisions:batch", batch)
@@ -412,23 +416,35 @@ def test_a_stop_finishes_what_is_under_way_and_a_start_knows_it(tmp_path: Path) 
             assert {one["reward"]["status"] for one in results} == {"accepted"}
 
 
-def refused(*options: str, environment: dict[str, str] | None = None) -> str:
-    """Return what a service says that does not start."""
-    command = [sys.executable, "-m", "cobandits", "serve", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2, done
-    assert done.stdout == ""
-    return done.stderr
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Keep what `serve` does to logging inside of a test."""
+    loggers = [logging.getLogger(name) for name in ("cobandits", "uvicorn")]
+    before = [(one, one.handlers, one.level, one.propagate) for one in loggers]
+    yield
+    for one, handlers, level, propagate in before:
+        one.handlers, one.propagate = handlers, propagate
+        one.setLevel(level)
 
 
+@pytest.mark.usefixtures("quiet")
 def test_it_does_not_listen_beyond_this_machine_without_a_key(tmp_path: Path) -> None:
-    said = refused("--db", str(tmp_path / "a.db"), "--host", "0.0.0.0", "--port", "0")
-    assert "no API key yet" in said
+    settings = ServiceSettings(db=str(tmp_path / "a.db"), host="0.0.0.0", port=0)
+    with pytest.raises(ConfigurationError, match="no API key yet"):
+        serve(settings, announce=pytest.fail)
 
 
-def test_a_second_service_on_one_database_does_not_start(service: Running, tmp_path: Path) -> None:
-    with running(tmp_path / "a.db"):
-        said = refused("--db", str(tmp_path / "a.db"), "--port", "0")
-    assert "another process" in said
-    taken = refused("--db", str(tmp_path / "b.db"), "--port", str(service.port))
-    assert "--port" in taken
+@pytest.mark.usefixtures("quiet")
+def test_a_second_service_on_one_database_does_not_start(service: Running) -> None:
+    settings = ServiceSettings(db=str(service.db), port=0)
+    with pytest.raises(OwnedError, match="another process"):
+        serve(settings, announce=pytest.fail)
+
+
+def test_the_command_says_in_a_line_why_it_does_not_start(service: Running, tmp_path: Path) -> None:
+    options = ["--db", str(tmp_path / "b.db"), "--port", str(service.port)]
+    command = [sys.executable, "-m", "cobandits", "serve", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "--port" in done.stderr

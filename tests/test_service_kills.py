@@ -8,7 +8,7 @@ from tests.service_kills import killed_often
 
 
 def test_nothing_that_was_answered_is_lost_or_learned_twice(tmp_path: Path) -> None:
-    found = killed_often(tmp_path, kills=3, clients=6, answers=30)
+    found = killed_often(tmp_path, kills=2, clients=4, answers=30)
     assert found.wrong == []
     assert found.decisions >= 20
     assert found.rewards >= 10
