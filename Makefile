@@ -26,8 +26,8 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-faults test-federated test-matrix lint lint-workflows format reproduce bench bench-cluster \
-  bench-peers flagship statistical docs tables dist clean
+.PHONY: help setup test test-faults test-federated test-matrix test-typescript lint lint-workflows format reproduce \
+  serve check-api kill-service bench bench-cluster bench-peers bench-service flagship statistical docs tables dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -89,6 +89,32 @@ reproduce: setup ## every figure of the paper, quickly, and a report on its clai
 	$(BIN)/cobandits data fetch mnist || true
 	$(BIN)/cobandits reproduce --quick $(RUN_ON) --out results/reproduce
 	@echo "Open $(CURDIR)/results/reproduce/report.html"
+
+serve: setup ## the service on this machine, with its data in shops.db
+	$(BIN)/cobandits serve --db shops.db
+
+# schemathesis and FastAPI have an environment of their own, and are never a dependency.
+TOOLS := .venv-tools
+TOOLS_STAMP := $(TOOLS)/.setup
+
+$(TOOLS_STAMP): Makefile
+	@rm -f $@
+	@$(PYTHON) -m venv $(TOOLS)
+	@$(TOOLS)/bin/python -m pip --disable-pip-version-check --no-input install --quiet \
+	  schemathesis==4.32.5 fastapi==0.162.4 uvicorn==0.54.0 httptools==0.9.0 uvloop==0.23.0
+	@touch $@
+
+check-api: setup $(TOOLS_STAMP) ## the service against its OpenAPI document, 2,000 cases and more
+	$(BIN)/python -m tools.check_api $(TOOLS)/bin/schemathesis
+
+bench-service: setup $(TOOLS_STAMP) ## the service under load: ratios to FastAPI and to no fsync
+	$(BIN)/python -m benchmarks.service speed --fastapi $(TOOLS)/bin/python
+
+test-typescript: setup ## the TypeScript client against a real service (needs npm)
+	$(BIN)/python -m tools.test_typescript
+
+kill-service: setup ## kill -9 of the service under load, many times: nothing answered is lost
+	$(BIN)/python -m tests.service_kills --kills 100 --clients 32
 
 bench: setup ## the benchmarks, as ratios in one run on one thread
 	$(BIN)/python -m benchmarks
@@ -158,8 +184,8 @@ dist: setup ## sdist and wheel in dist/, checked in an empty environment outside
 	  auditwheel repair --wheel-dir dist $$raw && rm $$raw && abi3audit --strict dist/*.whl; fi
 	$(BIN)/python tools/check_dist.py dist
 
-clean: ## remove .venv, .venv-peers and .venv-federated, caches and built files; results/ stays
-	rm -rf $(VENV) $(PEERS) $(FEDERATED) build dist src/*.egg-info src/cobandits/compiled/_*.so
+clean: ## remove the environments, caches and built files; results/ stays
+	rm -rf $(VENV) $(PEERS) $(FEDERATED) $(TOOLS) build dist src/*.egg-info src/cobandits/compiled/_*.so
 	rm -rf docs/gallery docs/reference/api docs/reference/commands.md
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks examples tools -name __pycache__ -prune -exec rm -rf {} +

@@ -86,8 +86,12 @@ class Browser:
 
     def open(self, path: Path) -> None:
         """Open a file, and wait until it is loaded with all its pictures."""
+        self.visit(path.resolve().as_uri())
+
+    def visit(self, address: str) -> None:
+        """Open an address, and wait until it is loaded."""
         self.events.clear()
-        self.send("Page.navigate", url=path.resolve().as_uri())
+        self.send("Page.navigate", url=address)
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self.events.append(self._next())
 

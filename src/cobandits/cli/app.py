@@ -15,6 +15,7 @@ from cobandits.cli.options import with_options
 from cobandits.cli.predict import predict
 from cobandits.cli.reproduce import reproduce
 from cobandits.cli.run import run
+from cobandits.cli.serve import keys, serve
 from cobandits.cli.simulate import simulate
 from cobandits.kernels import COMPILED
 
@@ -33,7 +34,9 @@ app.command()(with_options(simulate))
 app.command(no_args_is_help=True)(with_options(evaluate))
 app.command(no_args_is_help=True)(run)
 app.command()(reproduce)
+app.command()(serve)
 app.add_typer(data, name="data")
+app.add_typer(keys, name="keys")
 
 
 @app.callback(invoke_without_command=True)

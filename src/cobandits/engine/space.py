@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from itertools import islice
@@ -20,6 +20,7 @@ from cobandits.engine.fold import SpaceFold
 from cobandits.engine.history import Record, batch_of, decided_again, find_event, record
 from cobandits.engine.jobs import Job, Result
 from cobandits.engine.learner import policy_bytes
+from cobandits.engine.listing import record_in_log
 from cobandits.engine.messages import (
     Activate,
     Activated,
@@ -128,6 +129,15 @@ class Space:
         self._writer.put(job)
         return future
 
+    def send(
+        self, requests: Sequence[Request], done: Callable[[list[Answer | Exception]], None]
+    ) -> None:
+        """Do the same, and call ``done`` with the answers, in the engine's thread.
+
+        It costs less than a future. ``done`` must be short, and must not raise.
+        """
+        self._writer.put(Job(self._fold.number, self._prepared(requests), done))
+
     def _prepared(
         self, requests: Sequence[Request]
     ) -> list[Prepared | Reward | Activate | Exception]:
@@ -175,6 +185,14 @@ class Space:
         """Return a decision from the log, with what was asked and what became of it."""
         event = find_event(self._core, self._fold.number, id)
         return self._writer.call(lambda: record(self._core, event))
+
+    def decisions(self, **which: Any) -> Iterator[Record]:
+        """Yield decisions in order; ``which`` are as in :meth:`events`.
+
+        They come from the log alone: the engine's thread is not asked.
+        """
+        found = self.events(kinds=("decision", "held"), **which)
+        return (record_in_log(self._core, event) for event in found)
 
     def recompute(self, id: str) -> Decision:  # noqa: A002
         """Make a decision again, from the log alone; arm and probability are the same."""

@@ -1,0 +1,139 @@
+"""Speed of durable decisions over HTTP, as ratios: to FastAPI, and to a disk without fsync."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from benchmarks.service.http_load import Loaded, load, request_bytes
+from tests.service import running
+
+__all__ = ["main"]
+
+ARMS, DIM, TASKS = 5, 20, 1000
+MEMORY = Path("/dev/shm")  # where fsync costs nothing
+FASTAPI = """
+import sys
+from typing import Annotated, Any
+import uvicorn
+from fastapi import FastAPI, Header
+from pydantic import BaseModel, Field
+
+class Arm(BaseModel):
+    id: str = Field(min_length=1, max_length=100)
+    features: list[float]
+
+class Decide(BaseModel):
+    model_config = {"extra": "forbid"}
+    task: str = Field(min_length=1, max_length=100)
+    arms: list[Arm] = Field(min_length=1, max_length=200)
+    context: dict[str, Any] | None = None
+    exclude: list[str] = []
+    baseline: str | None = None
+    held: bool = False
+    id: str | None = None
+
+app = FastAPI()
+
+@app.post("/v1/spaces/{space}/decisions", status_code=201)
+async def decide(space: str, asked: Decide) -> dict[str, Any]:
+    return {"arm": asked.arms[0].id}
+
+options = {"http": "httptools", "loop": "uvloop", "access_log": False, "log_level": "error"}
+uvicorn.run(app, port=int(sys.argv[1]), **options)
+"""
+
+
+def bodies(count: int, batch: int = 1) -> list[bytes]:
+    """Return requests for decisions, or for batches of them."""
+    rng = np.random.default_rng(0)
+
+    def one() -> dict[str, object]:
+        arms = [
+            {"id": str(k), "features": rng.normal(size=DIM).round(6).tolist()} for k in range(ARMS)
+        ]
+        return {"task": f"task-{rng.integers(TASKS)}", "arms": arms}
+
+    made = [
+        one() if batch == 1 else {"decisions": [one() for _ in range(batch)]} for _ in range(count)
+    ]
+    return [json.dumps(body).encode() for body in made]
+
+
+def measured(
+    pid: int, port: int, requests: list[bytes], clients: int, seconds: float
+) -> tuple[Loaded, float]:
+    """Return what a load found, and the server's CPU time in microseconds per request."""
+    sent = cycle(requests)
+    load(port, sent, clients=clients, seconds=min(2.0, seconds))  # warm
+    process = psutil.Process(pid)
+    before = process.cpu_times()
+    found = load(port, sent, clients=clients, seconds=seconds)
+    after = process.cpu_times()
+    used = after.user + after.system - before.user - before.system
+    return found, used / found.requests * 1e6
+
+
+@contextmanager
+def fastapi(python: str, port: int) -> Iterator[int]:
+    """Run a FastAPI route that checks the same body and does nothing."""
+    process = subprocess.Popen([python, "-c", FASTAPI, str(port)])
+    try:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            connections = psutil.Process(process.pid).net_connections("tcp")
+            if any(one.status == psutil.CONN_LISTEN for one in connections):
+                break
+            time.sleep(0.1)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def ours(folder: Path, clients: int, seconds: float, batch: int = 1) -> tuple[Loaded, float]:
+    """Measure the service with its data in a folder."""
+    path = "/v1/spaces/load/decisions" + (":batch" if batch > 1 else "")
+    with (
+        tempfile.TemporaryDirectory(dir=folder) as place,
+        running(Path(place) / "a.db", rate=1e6) as service,
+    ):
+        assert service.post("/v1/spaces", {"name": "load", "dim": DIM}).status == 201
+        count = 2000 if batch == 1 else 40
+        requests = [request_bytes("POST", path, service.key, b) for b in bodies(count, batch)]
+        found, cpu = measured(service.process.pid, service.port, requests, clients, seconds)
+    return found, cpu / batch
+
+
+def main(python: str = sys.executable, seconds: float = 10.0, clients: int = 64) -> None:
+    """Print the figures; ``python`` is one that has FastAPI."""
+    here = Path(tempfile.gettempdir())
+    rows = {
+        "durable": ours(here, clients, seconds),
+        "without fsync": ours(MEMORY, clients, seconds),
+        "durable, one client": ours(here, 1, seconds),
+        "durable, batches of 64": ours(here, 16, seconds, batch=64),
+    }
+    path = "/v1/spaces/load/decisions"
+    with fastapi(python, 8765) as pid:
+        requests = [request_bytes("POST", path, "key", body) for body in bodies(2000)]
+        rows["FastAPI, does nothing"] = measured(pid, 8765, requests, clients, seconds)
+    for name, (found, cpu) in rows.items():
+        each = 64 if "batches" in name else 1
+        print(
+            f"{name:24} {each * found.requests / found.seconds:8.0f} per s {cpu:7.0f} us CPU  "
+            f"p50 {found.quantile(0.5):.1f} ms  p99 {found.quantile(0.99):.1f} ms  {found.statuses}"
+        )
+    print(f"CPU of FastAPI: {rows['durable'][1] / rows['FastAPI, does nothing'][1]:.2f}")
+    speeds = [found.requests / found.seconds for found, _ in rows.values()]
+    print(f"throughput with fsync, of that without: {speeds[0] / speeds[1]:.2f}")

@@ -1,0 +1,212 @@
+"""The client for asyncio. `tools/make_client.py` writes the other one from this file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+
+from cobandits.client.errors import UnreachableError
+from cobandits.client.exchange import Retries, answer, body_of, new_id, path, plain
+from cobandits.client.rewards_async import AsyncRewards
+from cobandits.client.waiting import AsyncWaiting
+from cobandits.wire import (
+    ActivationReply,
+    DecideBatch,
+    DecideOne,
+    DecisionReply,
+    DecisionResult,
+    DecisionResults,
+    RewardBatch,
+    RewardInBatch,
+    RewardOne,
+    RewardReply,
+    RewardResult,
+    RewardResults,
+    SpaceReply,
+)
+
+__all__ = ["AsyncClient"]
+
+Answer = TypeVar("Answer")
+
+
+class AsyncClient:
+    """A client of the service.
+
+    Parameters
+    ----------
+    address
+        Such as ``"http://127.0.0.1:8000"``.
+    key
+        An API key.
+    retries
+        How often and how long to try again.
+    timeout
+        Seconds to wait for one answer.
+    verify
+        Whether to check the certificate of the service.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        key: str,
+        *,
+        retries: Retries | None = None,
+        timeout: float = 10.0,
+        verify: bool = True,
+    ) -> None:
+        self._retries = retries or Retries()
+        headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+        self._http = httpx.AsyncClient(
+            base_url=address,
+            headers=headers,
+            timeout=timeout,
+            verify=verify and address.startswith("https:"),  # loading certificates takes long
+        )
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    # ---- Spaces
+
+    async def create_space(self, name: str, **settings: Any) -> SpaceReply:
+        """Make a space; settings are those of ``POST /v1/spaces``."""
+        return await self._ask("POST", path("spaces"), SpaceReply, {"name": name, **settings})
+
+    async def spaces(self) -> list[str]:
+        """Return the names of all spaces."""
+        found = await self._ask("GET", path("spaces"), dict[str, list[str]])
+        return found["spaces"]
+
+    async def space(self, name: str) -> SpaceReply:
+        """Return a space and its settings."""
+        return await self._ask("GET", path("spaces", name), SpaceReply)
+
+    async def change_space(self, name: str, **settings: Any) -> SpaceReply:
+        """Change settings from now on."""
+        return await self._ask("PATCH", path("spaces", name), SpaceReply, settings)
+
+    # ---- Decisions and rewards
+
+    async def decide(
+        self,
+        space: str,
+        task: str,
+        arms: Sequence[Mapping[str, Any]],
+        *,
+        context: Mapping[str, Any] | None = None,
+        exclude: Sequence[str] = (),
+        baseline: str | None = None,
+        held: bool = False,
+        id: str | None = None,  # noqa: A002
+    ) -> DecisionReply:
+        """Return a decision. If the answer is lost it is asked for again, and is the same."""
+        asked = DecideOne(
+            task=task,
+            arms=[dict(arm) for arm in arms],
+            context=None if context is None else dict(context),
+            exclude=list(exclude),
+            baseline=baseline,
+            held=held,
+            id=id or new_id(),
+        )
+        return await self._ask("POST", path("spaces", space, "decisions"), DecisionReply, asked)
+
+    async def decide_many(self, space: str, asked: Sequence[DecideOne]) -> list[DecisionResult]:
+        """Return a decision or a problem for each; each should have an id."""
+        address = path("spaces", space, "decisions:batch")
+        batch = DecideBatch(decisions=list(asked))
+        return (await self._ask("POST", address, DecisionResults, batch)).results
+
+    async def activate(self, space: str, decision: str) -> ActivationReply:
+        """Tell that a held decision was shown."""
+        address = path("spaces", space, "decisions", decision, "activate")
+        return await self._ask("POST", address, ActivationReply, {})
+
+    async def reward(
+        self,
+        space: str,
+        decision: str,
+        value: float,
+        *,
+        key: str | None = None,
+        taken: str | None = None,
+    ) -> RewardReply:
+        """Tell what a decision has earned.
+
+        Where rewards are summed and no key is given, a new one is made: a lost answer does not
+        count the reward twice.
+        """
+        address = path("spaces", space, "decisions", decision, "rewards")
+        asked = RewardOne(value=value, key=key or new_id(), taken=taken)
+        return await self._ask("POST", address, RewardReply, asked)
+
+    async def reward_many(self, space: str, rewards: Sequence[RewardInBatch]) -> list[RewardResult]:
+        """Tell many rewards; each gets its status or its problem."""
+        address = path("spaces", space, "rewards:batch")
+        batch = RewardBatch(rewards=list(rewards))
+        return (await self._ask("POST", address, RewardResults, batch)).results
+
+    def rewards(self, space: str, *, size: int = 100, seconds: float = 1.0) -> AsyncRewards:
+        """Return a place for rewards that are sent in batches, of ``size`` or each ``seconds``."""
+        return AsyncRewards(self.reward_many, space, size=size, seconds=seconds)
+
+    # ---- Reading
+
+    async def decision(self, space: str, decision: str) -> dict[str, Any]:
+        """Return all that is known of a decision."""
+        return await self._ask("GET", path("spaces", space, "decisions", decision), dict[str, Any])
+
+    async def get(self, *parts: str, **query: str | int | None) -> Any:
+        """Return what another call answers: ``get("spaces", "teas", "report")``."""
+        return await self._ask("GET", path(*parts), object, query=plain(query))
+
+    async def post(self, *parts: str, **message: Any) -> Any:
+        """Make another call: ``post("spaces", "teas", "versions", "v7+0", "restore")``."""
+        return await self._ask("POST", path(*parts), object, message)
+
+    # ---- Asking
+
+    async def _ask(
+        self,
+        method: str,
+        address: str,
+        kind: type[Answer],
+        message: object = None,
+        query: Mapping[str, Any] | None = None,
+    ) -> Answer:
+        body = None if message is None else body_of(message)
+        last = "it was not asked"
+        for attempt in range(self._retries.attempts):
+            asked_to_wait = None
+            try:
+                response = await self._http.request(method, address, content=body, params=query)
+            except httpx.TransportError as error:
+                last = f"{type(error).__name__}: {error}"
+            else:
+                final = attempt + 1 == self._retries.attempts
+                if final or not self._retries.again(response.status_code):
+                    return answer(response.status_code, response.content, kind)
+                asked_to_wait = response.headers.get("retry-after")
+            if attempt + 1 < self._retries.attempts:
+                await AsyncWaiting.sleep(self._retries.pause(attempt, asked_to_wait))
+        raise UnreachableError(
+            f"{self._http.base_url} did not answer in {self._retries.attempts} attempts ({last}); "
+            "check the address, and that the service runs"
+        )

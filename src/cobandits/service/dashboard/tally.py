@@ -1,0 +1,165 @@
+"""What happened in a space over time: a fold over its log that goes on where it was."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+from cobandits.engine import Event, Space
+from cobandits.engine.encoding import arm_ids
+from cobandits.engine.events import choice_of, request_of
+
+__all__ = ["Cell", "Mean", "Tally"]
+
+_STEP = 10  # seconds that a cell sums up
+_REMEMBERED = 100_000  # decisions whose rewards may still come
+_FIRST = 200_000  # events that are read at most when the service starts
+_CELLS = 7 * 24 * 360  # a week
+
+
+class Mean(NamedTuple):
+    """A mean with the ends of its interval of 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass
+class Cell:
+    """The sums of some time."""
+
+    decisions: int = 0
+    explored: int = 0
+    rewards: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    weights: float = 0.0  # of the baseline: 1 / probability where its arm was taken, else 0
+    weighted: float = 0.0  # weight x reward
+    moments: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # w^2, w^2 r, w^2 r^2
+
+    def add(self, value: float, weight: float) -> None:
+        """Take a reward, and the weight that it has for the baseline."""
+        self.rewards += 1
+        self.total += value
+        self.squares += value * value
+        self.weights += weight
+        self.weighted += weight * value
+        for power in range(3):
+            self.moments[power] += weight * weight * value**power
+
+    def merge(self, other: Cell) -> None:
+        """Take the sums of another cell."""
+        for name in ("decisions", "explored", "rewards", "total", "squares", "weights", "weighted"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.moments = [a + b for a, b in zip(self.moments, other.moments, strict=True)]
+
+    @property
+    def reward(self) -> Mean | None:
+        """The mean reward."""
+        if self.rewards < 2:
+            return None
+        mean = self.total / self.rewards
+        variance = max(0.0, self.squares / self.rewards - mean**2) / (self.rewards - 1)
+        return _interval(mean, variance)
+
+    @property
+    def baseline(self) -> Mean | None:
+        """The mean reward that the baseline would have had, self-normalised, off-policy."""
+        if self.weights <= 0 or self.rewards < 2:
+            return None
+        mean = self.weighted / self.weights
+        zeroth, first, second = self.moments
+        spread = second - 2 * mean * first + mean**2 * zeroth
+        return _interval(mean, max(0.0, spread) / self.weights**2)
+
+
+def _interval(mean: float, variance: float) -> Mean:
+    half = 1.96 * math.sqrt(variance)
+    return Mean(mean, mean - half, mean + half)
+
+
+class _Made(NamedTuple):
+    """A decision whose reward may come."""
+
+    weight: float
+    task: str
+
+
+class Tally:
+    """Counts of a space; :meth:`refresh` reads what is new in the log."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._after: int | None = None
+        self._made: OrderedDict[int, _Made] = OrderedDict()
+        self._lock = threading.Lock()
+        self.cells: dict[int, Cell] = {}  # by steps since 1970
+        self.whole = Cell()
+        self.tasks: Counter[str] = Counter()  # decisions
+        self.earned: dict[str, Cell] = {}
+
+    @property
+    def last(self) -> int:
+        """The number of the last event that was read."""
+        return self._after or 0
+
+    def refresh(self) -> None:
+        """Read the events that came since the last time."""
+        with self._lock:
+            if self._after is None:
+                self._after = max(0, self._last() - _FIRST)
+            while chunk := list(islice(self._space.events(after=self._after, limit=2000), 2000)):
+                for event in chunk:
+                    self._follow(event)
+                self._after = chunk[-1].number
+            for step in sorted(self.cells)[:-_CELLS]:
+                del self.cells[step]
+
+    def _last(self) -> int:
+        """Return the number of a late event: that of the present version, at least."""
+        name = self._space.version
+        return int(name[1:].partition("+")[0] or 0)
+
+    def _follow(self, event: Event) -> None:
+        cell = self.cells.setdefault(event.at // (_STEP * 1_000_000), Cell())
+        if event.kind in ("decision", "held"):
+            choice, request = choice_of(event), request_of(event)
+            ids = arm_ids(request)
+            baseline = request.get("baseline", ids[0])
+            weight = 1 / choice.probability if ids[choice.arm] == baseline else 0.0
+            self._made[event.number] = _Made(weight, event.task or "")
+            if len(self._made) > _REMEMBERED:
+                self._made.popitem(last=False)
+            self.tasks[event.task or ""] += 1
+            for one in (cell, self.whole):
+                one.decisions += 1
+                one.explored += choice.by == "policy" and choice.probability < 0.5
+        elif event.kind == "reward" and event.value is not None:
+            made = self._made.pop(event.ref or 0, None)
+            if made is None:
+                return
+            for one in (cell, self.whole, self.earned.setdefault(made.task, Cell())):
+                one.add(event.value, made.weight)
+
+    def series(self, most: int = 48) -> list[tuple[int, Cell]]:
+        """Return at most ``most`` periods of equal length, with their first second since 1970."""
+        with self._lock:
+            known = sorted(
+                (step, cell) for step, cell in self.cells.items() if cell.decisions or cell.rewards
+            )
+            if not known:
+                return []
+            first, last = known[0][0], known[-1][0]
+            width = next(w for w in _WIDTHS if (last - first) // w < most)
+            periods: dict[int, Cell] = {}
+            for step, cell in known:
+                periods.setdefault(step // width * width, Cell()).merge(cell)
+        return [(step * _STEP, periods[step]) for step in sorted(periods)]
+
+
+_WIDTHS = (1, 3, 6, 12, 30, 60, 90, 180, 360, 720, 1440, 2880, 8640)  # 10 s to a day, in steps

@@ -1,0 +1,221 @@
+"""What each page shows, as plain values for its template."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from cobandits.engine import Space
+from cobandits.engine.history import Record
+from cobandits.errors import DataError
+from cobandits.service.dashboard.charts import reward_chart, sharing_map
+from cobandits.service.dashboard.tally import Mean, Tally
+from cobandits.service.handlers.history import sharing_of
+from cobandits.service.state import Service
+from cobandits.wire import SharingReply
+
+__all__ = ["Views"]
+
+Made = TypeVar("Made")
+_FRESH = 10.0  # seconds for which a map of the tasks is good enough
+_LATEST = 25  # decisions on a page
+_BACK_ALL, _BACK_TASK = 500, 20_000  # events that are looked at for them, from the end of the log
+
+
+class Views:
+    """Reads what pages show; calls take a while, and belong in another thread."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._tallies: dict[str, Tally] = {}
+        self._kept: dict[tuple[str, str], tuple[float, Any]] = {}
+
+    def _tally(self, space: Space) -> Tally:
+        tally = self._tallies.setdefault(space.name, Tally(space))
+        tally.refresh()
+        return tally
+
+    def _fresh(self, space: Space, what: str, make: Callable[[], Made]) -> Made:
+        """Return something that is costly to make, at most 10 s old."""
+        at, found = self._kept.get((space.name, what), (-_FRESH, None))
+        if time.monotonic() - at > _FRESH:
+            found = make()
+            self._kept[space.name, what] = (time.monotonic(), found)
+        made: Made = found
+        return made
+
+    # ---- Pages
+
+    def spaces(self) -> dict[str, Any]:
+        """Return all spaces with their main numbers."""
+        rows = []
+        for space in self._service.spaces():
+            whole = self._tally(space).whole
+            rows.append(
+                {
+                    "name": space.name,
+                    "mode": space.settings.mode,
+                    "decisions": whole.decisions,
+                    "rewards": whole.rewards,
+                    "reward": _shown(whole.reward),
+                    "tasks": len(self._tally(space).tasks),
+                    "version": space.version,
+                }
+            )
+        return {"rows": rows}
+
+    def overview(self, name: str) -> dict[str, Any]:
+        """Return what a product owner wants to know of a space."""
+        space = self._service.space(name)
+        tally = self._tally(space)
+        series = tally.series()
+        found = self._fresh(space, "sharing", lambda: sharing_of(space))
+        return {
+            "space": name,
+            "settings": space.settings,
+            "facts": self._facts(space, tally),
+            "alarms": self._fresh(
+                space, "alarms", lambda: _alarms(space, tally, self._waiting(space))
+            ),
+            "chart": reward_chart(series),
+            "series": [_period(at, cell) for at, cell in series],
+            "map": sharing_map(found.tasks),
+            "sharing": found,
+            "shared": _average([one.shared for one in found.tasks]),
+            "gain": _most_to_gain(tally, found),
+        }
+
+    def _facts(self, space: Space, tally: Tally) -> list[tuple[str, str, str]]:
+        whole = tally.whole
+        explored = whole.explored / whole.decisions if whole.decisions else 0.0
+        unrewarded = 1 - whole.rewards / whole.decisions if whole.decisions else 0.0
+        return [
+            ("Decisions", f"{whole.decisions:,}", f"for {len(tally.tasks):,} tasks"),
+            ("Mean reward", _shown(whole.reward), f"baseline: {_shown(whole.baseline)}"),
+            ("Exploration", f"{explored:.1%}", "of the decisions took a less likely arm"),
+            ("Without a reward", f"{unrewarded:.1%}", "of the decisions, so far"),
+            ("Version", space.version, f"{self._waiting(space)} rewards wait to be learned"),
+        ]
+
+    def _waiting(self, space: Space) -> int:
+        """Return how many rewards wait to be learned."""
+        return self._service.engine.status().spaces[space.name].waiting
+
+    def decisions(self, name: str, task: str | None) -> dict[str, Any]:
+        """Return the latest decisions, the newest first."""
+        space = self._service.space(name)
+        tally = self._tally(space)
+        after = max(0, tally.last - (_BACK_ALL if task is None else _BACK_TASK))
+        found = list(space.decisions(after=after, task=task))[-_LATEST:]
+        return {"space": name, "task": task, "rows": [_row(one) for one in reversed(found)]}
+
+    def decision(self, name: str, decision: str) -> dict[str, Any]:
+        """Return one decision with its explanation."""
+        space = self._service.space(name)
+        record = space.decision(decision)
+        try:
+            explained = space.policy().explain(record.decision.task)
+        except DataError:
+            explained = None
+        arms = {str(arm.get("id", place)): arm for place, arm in enumerate(record.request["arms"])}
+        ranking = [
+            {"arm": one.arm, "probability": one.probability, "fields": _fields(arms[one.arm])}
+            for one in record.decision.ranking
+        ]
+        return {
+            "space": name,
+            "record": record,
+            "ranking": ranking,
+            "context": _fields(record.request.get("context") or {}),
+            "explained": explained,
+            "rewards": [(_when(one.at / 1e6), f"{one.value:.4g}") for one in record.rewards],
+        }
+
+    def versions(self, name: str) -> dict[str, Any]:
+        """Return the versions, the newest first."""
+        space = self._service.space(name)
+        return {"space": name, "present": space.version, "rows": space.versions()[::-1][:100]}
+
+    def errors(self) -> dict[str, Any]:
+        """Return the latest problems, the newest first."""
+        return {"rows": list(self._service.problems)[::-1]}
+
+
+def _alarms(space: Space, tally: Tally, waiting: int) -> list[str]:
+    """Return what somebody should look at."""
+    found = []
+    changes = space.policy().changes
+    if changes:
+        found.append(
+            f"The tasks have changed, {len(changes)} times so far; last noticed after "
+            f"{changes[-1]:,} rewards. Look at the reward over time, or return to a version."
+        )
+    reward, baseline = tally.whole.reward, tally.whole.baseline
+    if reward and baseline and reward.high < baseline.low:
+        found.append("The mean reward is below the baseline's, beyond chance.")
+    if waiting > 1000:
+        found.append(f"{waiting:,} rewards wait to be learned: learning is behind.")
+    return found
+
+
+def _most_to_gain(tally: Tally, found: SharingReply) -> list[dict[str, object]]:
+    """Return tasks whose rewards are least certain, weighted by how often they decide."""
+    rows = [
+        {
+            "task": one.task,
+            "decisions": tally.tasks[one.task],
+            "rewards": one.rewards,
+            "uncertainty": f"{one.uncertainty:.3g}",
+            "shared": f"{one.shared:.0%}",
+            "gain": one.uncertainty * tally.tasks[one.task],
+        }
+        for one in found.tasks
+    ]
+    return sorted(rows, key=lambda row: -float(str(row["gain"])))[:8]
+
+
+def _row(record: Record) -> dict[str, object]:
+    made = record.decision
+    return {
+        "id": made.id,
+        "at": _when(made.at.timestamp()),
+        "task": made.task,
+        "arm": made.arm,
+        "probability": f"{made.probability:.3f}",
+        "explored": made.explored,
+        "by": made.by,
+        "reward": ", ".join(f"{one.value:.4g}" for one in record.rewards),
+    }
+
+
+def _period(at: int, cell: Any) -> dict[str, object]:
+    return {
+        "at": _when(at),
+        "decisions": cell.decisions,
+        "rewards": cell.rewards,
+        "reward": _shown(cell.reward),
+        "baseline": _shown(cell.baseline),
+    }
+
+
+def _fields(given: dict[str, Any]) -> str:
+    shown = {name: value for name, value in given.items() if name != "id"}
+    return msgspec.json.encode(shown).decode()[:300] if shown else ""
+
+
+def _shown(mean: Mean | None) -> str:
+    if mean is None:
+        return "none yet"
+    return f"{mean.value:.3g} ± {mean.high - mean.value:.2g}"
+
+
+def _average(values: list[float]) -> str:
+    return f"{sum(values) / len(values):.0%}" if values else "none"
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,161 @@
+"""Deciding and rewarding: the calls that must be fast."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from cobandits.engine import (
+    Activate,
+    Activated,
+    Answer,
+    Decide,
+    Decision,
+    Reward,
+    Rewarded,
+)
+from cobandits.service.calls import Exchange, Reply
+from cobandits.service.problems import ProblemError, problem_of
+from cobandits.wire import (
+    ActivationReply,
+    DecideBatch,
+    DecideOne,
+    DecisionReply,
+    DecisionResult,
+    DecisionResults,
+    Ranked,
+    RewardBatch,
+    RewardOne,
+    RewardReply,
+    RewardResult,
+    RewardResults,
+)
+from cobandits.wire.limits import NAME
+
+__all__ = ["activate", "decide", "decide_batch", "decision_reply", "reward", "reward_batch"]
+
+
+async def decide(exchange: Exchange) -> Reply:
+    """Decide once."""
+    space = exchange.service.space(exchange.places[0])
+    asked: DecideOne = exchange.message()
+    request = _request(asked, exchange.headers.get(b"idempotency-key"))
+    (answer,) = await exchange.service.ask(space, [request])
+    decision = cast(Decision, _raised(answer))
+    exchange.service.metrics.decided(space.name)
+    return Reply(200 if decision.repeated else 201, decision_reply(decision))
+
+
+async def decide_batch(exchange: Exchange) -> Reply:
+    """Decide many times: each gets its decision or its problem."""
+    space = exchange.service.space(exchange.places[0])
+    asked: DecideBatch = exchange.message()
+    exchange.count(len(asked.decisions) - 1)
+    answers = await exchange.service.ask(space, [_request(one, None) for one in asked.decisions])
+    results = [
+        DecisionResult(problem=problem_of(one).document())
+        if isinstance(one, Exception)
+        else DecisionResult(decision=decision_reply(cast(Decision, one)))
+        for one in answers
+    ]
+    exchange.service.metrics.decided(space.name, sum(r.decision is not None for r in results))
+    return Reply(200, DecisionResults(results))
+
+
+async def reward(exchange: Exchange) -> Reply:
+    """Take one reward."""
+    space = exchange.service.space(exchange.places[0])
+    asked: RewardOne = exchange.message()
+    request = Reward(
+        decision=exchange.places[1], value=asked.value, key=asked.key, taken=asked.taken
+    )
+    (answer,) = await exchange.service.ask(space, [request])
+    rewarded = cast(Rewarded, _raised(answer))
+    exchange.service.metrics.rewarded(space.name, rewarded.status)
+    return Reply(202, _reward_reply(rewarded))
+
+
+async def reward_batch(exchange: Exchange) -> Reply:
+    """Take many rewards: each gets its status or its problem."""
+    space = exchange.service.space(exchange.places[0])
+    asked: RewardBatch = exchange.message()
+    exchange.count(len(asked.rewards) - 1)
+    requests = [
+        Reward(decision=one.decision, value=one.value, key=one.key, taken=one.taken)
+        for one in asked.rewards
+    ]
+    results = []
+    for one in await exchange.service.ask(space, requests):
+        if isinstance(one, Exception):
+            results.append(RewardResult(problem=problem_of(one).document()))
+        else:
+            rewarded = cast(Rewarded, one)
+            exchange.service.metrics.rewarded(space.name, rewarded.status)
+            results.append(RewardResult(reward=_reward_reply(rewarded)))
+    return Reply(200, RewardResults(results))
+
+
+async def activate(exchange: Exchange) -> Reply:
+    """Take that a held decision was shown."""
+    space = exchange.service.space(exchange.places[0])
+    (answer,) = await exchange.service.ask(space, [Activate(decision=exchange.places[1])])
+    found = cast(Activated, _raised(answer))
+    return Reply(
+        202, ActivationReply(status=found.status, decision=found.decision, expires=found.expires)
+    )
+
+
+def _request(asked: DecideOne, header: bytes | None) -> Decide:
+    """Return the engine's request."""
+    given = asked.id
+    if header is not None:
+        if not header.isascii() or not 0 < len(header) <= NAME or not header.decode().isprintable():
+            raise ProblemError(
+                "invalid-request", f"Idempotency-Key must have 1 to {NAME} plain characters"
+            )
+        if given is not None and given != header.decode():
+            raise ProblemError("invalid-request", "Idempotency-Key and id differ; send one of them")
+        given = header.decode()
+    return Decide(
+        task=asked.task,
+        arms=asked.arms,
+        context=asked.context,
+        exclude=asked.exclude,
+        baseline=asked.baseline,
+        held=asked.held,
+        id=given,
+    )
+
+
+def _raised(answer: Answer | Exception) -> Answer:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def decision_reply(decision: Decision) -> DecisionReply:
+    """Return a decision as a message."""
+    return DecisionReply(
+        id=decision.id,
+        task=decision.task,
+        arm=decision.arm,
+        probability=decision.probability,
+        version=decision.version,
+        ranking=[Ranked(one.arm, one.probability) for one in decision.ranking],
+        explored=decision.explored,
+        proposed=decision.proposed,
+        by=decision.by,
+        mode=decision.mode,
+        held=decision.held,
+        at=decision.at,
+        expires=decision.expires,
+        repeated=decision.repeated,
+    )
+
+
+def _reward_reply(rewarded: Rewarded) -> RewardReply:
+    return RewardReply(
+        status=rewarded.status,
+        decision=rewarded.decision,
+        value=rewarded.value,
+        at=rewarded.at,
+    )

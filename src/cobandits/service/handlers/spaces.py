@@ -1,0 +1,78 @@
+"""Making, reading and changing spaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from cobandits.engine import Space
+from cobandits.errors import ConfigurationError
+from cobandits.schema import Schema
+from cobandits.service.calls import Exchange, Reply
+from cobandits.service.problems import ProblemError
+from cobandits.wire import ChangeSpace, CreateSpace, SpaceNames, SpaceReply
+from cobandits.wire.limits import DIM
+
+__all__ = ["change_space", "create_space", "list_spaces", "read_space"]
+
+
+async def create_space(exchange: Exchange) -> Reply:
+    """Make a space; the same again is answered the same way."""
+    asked: CreateSpace = exchange.message()
+    service = exchange.service
+    given = settings_of(asked)
+    if "schema" not in given and "dim" not in given:
+        raise ProblemError("invalid-request", "a space needs a schema, or dim for plain vectors")
+    known = asked.name in {space.name for space in service.spaces()}
+    try:
+        space = await service.aside(lambda: service.engine.space(asked.name, **given))
+    except ConfigurationError as error:
+        if known:
+            raise ProblemError("conflict", str(error)) from None
+        raise
+    service.add(space)
+    return Reply(200 if known else 201, space_reply(space))
+
+
+async def list_spaces(exchange: Exchange) -> Reply:
+    """Return the names of all spaces."""
+    return Reply(200, SpaceNames([space.name for space in exchange.service.spaces()]))
+
+
+async def read_space(exchange: Exchange) -> Reply:
+    """Return a space and its settings."""
+    return Reply(200, space_reply(exchange.service.space(exchange.places[0])))
+
+
+async def change_space(exchange: Exchange) -> Reply:
+    """Change settings from now on."""
+    space = exchange.service.space(exchange.places[0])
+    asked: ChangeSpace = exchange.message()
+    given = settings_of(asked)
+    if given:
+        await exchange.service.aside(lambda: space.change(**given))
+    return Reply(200, space_reply(space))
+
+
+def space_reply(space: Space) -> SpaceReply:
+    """Return a space as a message."""
+    settings = space.settings.to_dict()
+    return SpaceReply(
+        name=space.name, dim=space.settings.schema.dim, version=space.version, settings=settings
+    )
+
+
+def settings_of(asked: ChangeSpace) -> dict[str, Any]:
+    """Return the settings that a message gives, as the engine takes them."""
+    given: dict[str, Any] = msgspec.to_builtins(asked)
+    given.pop("name", None)
+    if "schema" in given:
+        schema = Schema.from_dict(given["schema"])
+        if schema.dim > DIM:
+            raise ConfigurationError(
+                f"a schema may have {DIM} columns, this one has {schema.dim}; leave out crosses, "
+                "or give categories fewer values or buckets"
+            )
+        given["schema"] = schema
+    return given

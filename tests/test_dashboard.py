@@ -1,0 +1,197 @@
+"""The pages for people, in a real browser where there is one, and by plain requests."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import time
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.browser import Browser, find_browser
+from tests.service import Answer, Running, running
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+ODD = "<script>alert(1)</script>"
+needs_browser = pytest.mark.skipif(
+    find_browser() is None,
+    reason="the dashboard was not opened in a browser, as there is none: apt-get install chromium",
+)
+
+
+def played(service: Running) -> str:
+    """Make a space with decisions and rewards; return the id of a decision."""
+    rng = random.Random(0)
+    service.post("/v1/spaces", {"name": "offers", "dim": 2, "floor": 0.1})
+    first = ""
+    for _ in range(8):
+        batch = [
+            {
+                "task": rng.choice(["berlin", "rome", ODD]),
+                "arms": [
+                    {"id": arm, "features": [rng.gauss(0, 1), rng.gauss(0, 1)]}
+                    for arm in ("tea", ODD)
+                ],
+            }
+            for _ in range(25)
+        ]
+        answer = service.post("/v1/spaces/offers/decisions:batch", {"decisions": batch}).json
+        made = [one["decision"] for one in answer["results"]]
+        rewards = [{"decision": one["id"], "value": rng.random()} for one in made]
+        service.post("/v1/spaces/offers/rewards:batch", {"rewards": rewards})
+        first = first or made[0]["id"]
+    return first
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with running(tmp_path_factory.mktemp("pages") / "pages.db") as found:
+        found.decision = played(found)  # type: ignore[attr-defined]
+        yield found
+
+
+def submitted(service: Running, path: str, fields: dict[str, str], **headers: str) -> Answer:
+    body = urlencode(fields).encode()
+    return service.send("POST", path, body, key=None, headers={**FORM, **headers})
+
+
+def logged_in(service: Running, key: str | None = None) -> str:
+    """Return the cookie of a new session."""
+    answer = submitted(service, "/dashboard/login", {"key": key or service.key})
+    assert (answer.status, answer.headers["location"]) == (303, "/dashboard")
+    cookie = answer.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=Strict", "Path=/dashboard"} <= set(cookie.split("; "))
+    return cookie.partition(";")[0]
+
+
+def page(service: Running, path: str, cookie: str) -> str:
+    answer = service.get(path, key=None, headers={"Cookie": cookie})
+    assert answer.status == 200, answer
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    return answer.body.decode()
+
+
+def paths(service: Running) -> list[str]:
+    space = "/dashboard/spaces/offers"
+    decision = f"{space}/decisions/{service.decision}"  # type: ignore[attr-defined]
+    return ["/dashboard", space, f"{space}/decisions", decision, f"{space}/versions",
+            "/dashboard/errors"]  # fmt: skip
+
+
+def test_nothing_is_shown_without_a_session(service: Running) -> None:
+    for path in ["/", *paths(service)]:
+        answer = service.get(path, key=None, headers={"Cookie": "cobandits_session=x"})
+        assert (answer.status, answer.headers["location"]) == (303, "/dashboard/login")
+    wrong = submitted(service, "/dashboard/login", {"key": "cb_wrong"})
+    assert wrong.status == 401
+    assert "set-cookie" not in wrong.headers
+    decide = service.post("/v1/keys", {"roles": ["decide"]}).json["token"]
+    assert submitted(service, "/dashboard/login", {"key": decide}).status == 401
+
+
+def test_whatever_stands_in_a_request_is_escaped(service: Running) -> None:
+    cookie = logged_in(service)
+    shown = "".join(page(service, path, cookie) for path in paths(service))
+    assert ODD not in shown
+    assert "&lt;script&gt;" in shown
+    answer = service.get(f"/dashboard/spaces/{ODD}", key=None, headers={"Cookie": cookie})
+    assert answer.status == 404
+    assert b"<script>" not in answer.body
+
+
+def test_a_form_of_another_page_is_refused_and_a_revoked_key_ends_the_session(
+    service: Running,
+) -> None:
+    made = service.post("/v1/keys", {"roles": ["read"]}).json
+    cookie = logged_in(service, made["token"])
+    found = re.search(r'name="form" value="([^"]+)"', page(service, "/dashboard", cookie))
+    assert found is not None
+    first = service.get("/v1/spaces/offers/versions").json["versions"][0]["name"]
+    path = f"/dashboard/spaces/offers/versions/{first}/restore"
+    assert submitted(service, path, {}, Cookie=cookie).status == 403
+    assert submitted(service, path, {"form": "x"}, Cookie=cookie).status == 403
+    no_admin = submitted(service, path, {"form": found[1]}, Cookie=cookie)
+    assert no_admin.status == 403
+    assert b"role admin" in no_admin.body
+    away = {"Cookie": cookie, "Sec-Fetch-Site": "cross-site"}
+    assert submitted(service, "/dashboard/login", {"key": service.key}, **away).status == 403
+    service.send("DELETE", f"/v1/keys/{made['id']}")
+    assert service.get("/dashboard", key=None, headers={"Cookie": cookie}).status == 303
+
+
+def test_logging_out_ends_the_session(service: Running) -> None:
+    cookie = logged_in(service)
+    found = re.search(r'name="form" value="([^"]+)"', page(service, "/dashboard", cookie))
+    assert found is not None
+    submitted(service, "/dashboard/logout", {"form": found[1]}, Cookie=cookie)
+    assert service.get("/dashboard", key=None, headers={"Cookie": cookie}).status == 303
+
+
+@pytest.fixture(scope="module")
+def browser(service: Running) -> Iterator[Browser]:
+    path = find_browser()
+    assert path is not None
+    with Browser(path) as found:
+        found.visit(service.address)
+        found.run(
+            f"document.querySelector('#key').value = {json.dumps(service.key)};"
+            "document.querySelector('form.login').submit()"
+        )
+        wait(found, "location.pathname == '/dashboard'")
+        yield found
+
+
+def wait(browser: Browser, condition: str) -> None:
+    until = time.monotonic() + 60
+    while not browser.run(condition):
+        assert time.monotonic() < until, condition
+        time.sleep(0.05)
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_each_page_fits_the_screen(
+    browser: Browser, service: Running, width: int, scheme: str
+) -> None:
+    browser.window(width)
+    browser.colours(scheme)
+    for path in paths(service):
+        browser.visit(service.address + path)
+        assert browser.run("document.documentElement.scrollWidth") <= width, path
+        colour = browser.run("getComputedStyle(document.body).backgroundColor")
+        bright = sum(int(part) for part in re.findall(r"\d+", colour)[:3]) > 3 * 127
+        assert bright == (scheme == "light"), path
+        assert browser.named("Log.entryAdded") == [], path  # no error, nothing blocked
+        assert browser.run("document.querySelectorAll('h1').length") == 1
+        unnamed = "[...document.querySelectorAll('input:not([type=hidden])')]"
+        assert browser.run(unnamed + ".every(i => i.labels.length == 1)")
+
+
+@needs_browser
+def test_the_overview_draws_rewards_and_tasks(browser: Browser, service: Running) -> None:
+    browser.visit(f"{service.address}/dashboard/spaces/offers")
+    assert browser.run("document.querySelectorAll('circle.task').length") == 3
+    assert browser.run("document.querySelectorAll('.chart .dot.policy').length") >= 1
+    assert browser.run("document.querySelector('.facts strong').textContent") == "200"
+    assert browser.run("[...document.querySelectorAll('svg')].every(s => s.ariaLabel)")
+
+
+@needs_browser
+def test_a_version_is_returned_to_by_keyboard(browser: Browser, service: Running) -> None:
+    browser.window(1280)
+    browser.visit(f"{service.address}/dashboard/spaces/offers/versions")
+    browser.run("[...document.querySelectorAll('summary')].at(-1).focus()")
+    for key in ("Enter", "Tab", "Enter"):
+        code = {"Enter": 13, "Tab": 9}[key]
+        text = {"text": "\r"} if key == "Enter" else {}
+        for kind in ("keyDown", "keyUp"):
+            given = text if kind == "keyDown" else {}
+            browser.send(
+                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **given
+            )
+        time.sleep(0.1)
+    wait(browser, "document.querySelector('tbody td + td')?.textContent.includes('rolled back')")
+    assert service.get("/v1/spaces/offers/versions").json["versions"][-1]["kind"] == "rollback"

@@ -1,0 +1,15 @@
+"""Kill -9 over HTTP: a short version of `make kill-service`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.service_kills import killed_often
+
+
+def test_nothing_that_was_answered_is_lost_or_learned_twice(tmp_path: Path) -> None:
+    found = killed_often(tmp_path, kills=2, clients=4, answers=30)
+    assert found.wrong == []
+    assert found.decisions >= 20
+    assert found.rewards >= 10
+    assert found.recomputed >= found.decisions
