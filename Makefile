@@ -26,8 +26,8 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-matrix lint lint-workflows format reproduce bench bench-cluster bench-peers flagship \
-  statistical docs dist clean
+.PHONY: help setup test test-federated test-matrix lint lint-workflows format reproduce bench bench-cluster \
+  bench-peers flagship statistical docs dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -106,6 +106,20 @@ bench-peers: $(PEERS_STAMP) ## other libraries beside ours: docs/benchmarks.md (
 	$(PEERS)/bin/cobandits data fetch mnist || true
 	$(PEERS)/bin/python -m benchmarks.peers --jobs $(WORKERS) $(PEERS_ARGS)
 
+# Flower and the accountant have an environment of their own: they pin what others need newer.
+FEDERATED := .venv-federated
+FEDERATED_STAMP := $(FEDERATED)/.setup
+
+$(FEDERATED_STAMP): examples/federated/requirements.txt pyproject.toml setup.py $(shell find src/cobandits -name '*.py')
+	@rm -f $@
+	@$(FEDERATED)/bin/python -c "" 2>/dev/null || { rm -rf $(FEDERATED) && $(PYTHON) -m venv $(FEDERATED); }
+	@$(FEDERATED)/bin/python -m pip --disable-pip-version-check --no-input install --quiet \
+	  -r examples/federated/requirements.txt ".[data,plot,privacy]"
+	@touch $@
+
+test-federated: $(FEDERATED_STAMP) ## the Flower example and the privacy accountant
+	$(FEDERATED)/bin/python -m pytest -q -c /dev/null --rootdir . examples/federated
+
 flagship: setup ## `shared` against the others: docs/shared-results.md (slow; goes on where it was)
 	$(BIN)/python -m benchmarks.flagship $(RUN_ON)
 
@@ -133,8 +147,8 @@ dist: setup ## sdist and wheel in dist/, checked in an empty environment outside
 	  auditwheel repair --wheel-dir dist $$raw && rm $$raw && abi3audit --strict dist/*.whl; fi
 	$(BIN)/python tools/check_dist.py dist
 
-clean: ## remove .venv and .venv-peers, caches and built files; results/ stays
-	rm -rf $(VENV) $(PEERS) build dist src/*.egg-info src/cobandits/compiled/_*.so
+clean: ## remove .venv, .venv-peers and .venv-federated, caches and built files; results/ stays
+	rm -rf $(VENV) $(PEERS) $(FEDERATED) build dist src/*.egg-info src/cobandits/compiled/_*.so
 	rm -rf docs/gallery docs/reference/api docs/reference/commands.md
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks examples tools -name __pycache__ -prune -exec rm -rf {} +

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import dask
 import numpy as np
 from distributed import Client, LocalCluster
 
@@ -45,9 +46,13 @@ class Fault(NamedTuple):
 
 @contextlib.contextmanager
 def cluster(n_workers: int, **options: Any) -> Iterator[Client]:
-    """Start workers with one thread each."""
+    """Start workers with one thread each.
+
+    On a busy machine a killed worker is back later than a LocalCluster waits by itself.
+    """
     given = {"host": "127.0.0.1", "dashboard_address": ":0", **options}
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "300s"}),
         LocalCluster(n_workers=n_workers, threads_per_worker=1, **given) as workers,
         Client(workers, set_as_default=False) as client,
     ):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import scale
+from benchmarks import fleet, scale
 
 TINY = scale.Size(T=40, d=6, r=2, K=3, batch=20, rewards=20)
 
@@ -75,3 +75,24 @@ def test_the_section_shows_every_number_of_tasks(
     assert all(f"\n  {T} " in shown for T in scale.N_TASKS)
     assert "d x d matrices" in shown
     assert "scale" in command.DEFAULT
+
+
+def test_a_shard_s_waits_are_those_of_a_queue_that_pauses_once() -> None:
+    costs = fleet.Costs(evaluation=0, head=1e-3, rows=0, posterior=0, prior=0)
+    some = fleet.Fleet(n_tasks=80_000, n_shards=2, costs=costs, answer=0.1, daily=2.0)
+    assert some.gap == pytest.approx(1.08)  # 80,000 decisions a day
+    median, tail, most = fleet.waits(some, n=20_000)
+    assert median == 0  # it is busy for a tenth of the time
+    assert 0 < tail < 45
+    assert some.pause == 40
+    assert 36 < most < 44  # what is left of the pause when the next one asks
+
+
+def test_priors_from_more_tasks_predict_fresh_ones_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"D": 12, "R": 2, "ROWS": 5, "FRESH": 40}.items():
+        monkeypatch.setattr(fleet, name, value)
+    errors = fleet.errors_by_sample((10, 100), fits=2)
+    assert errors["known"] < errors["100"] < errors["10"] < 1
+    costs = fleet.measured_costs(20)
+    assert costs.rows == 5 * 14 * 8
+    assert min(costs) > 0

@@ -16,6 +16,7 @@ from cobandits.threads import one_thread
 
 __all__ = ["Heads", "LocalHeads", "ProcessHeads"]
 
+_ADVICE = "load what was saved last, and learn the rewards since then again"
 _PATIENCE = 10.0  # seconds for a process to end when it is told to
 
 
@@ -70,11 +71,13 @@ class ProcessHeads:
     """Shards in processes of this machine, which work at the same time.
 
     If a process is lost, so is what its tasks have learned since the last save, and every call
-    from then on says so.
+    from then on says so. The same holds if a call is interrupted: answers that were not waited for
+    would be taken for those of the next one.
     """
 
     def __init__(self, made: Sequence[tuple[str, Any]]) -> None:
         context = multiprocessing.get_context("spawn")
+        self._broken: str | None = None
         self._links: list[Connection] = []
         self._processes = []
         for recipe in made:
@@ -105,16 +108,19 @@ class ProcessHeads:
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """Call a method of every shard with its own arguments, all at the same time."""
+        if self._broken is not None:
+            raise ClusterError(f"{self._broken}; {_ADVICE}")
         asked = [number for number, given in enumerate(arguments) if given is not None]
         results: list[Any] = [None] * len(arguments)
         errors: list[Exception] = []
+        self._broken = "a call to the shards was interrupted"  # until all have answered
         for number in asked:
             self._send(number, (method, arguments[number]))
         for number in asked:
-            fine, answer = self._receive(number)
-            results[number] = answer
+            fine, results[number] = self._receive(number)
             if not fine:
-                errors.append(answer)
+                errors.append(results[number])
+        self._broken = None
         if errors:
             raise errors[0]
         return results
@@ -142,10 +148,8 @@ class ProcessHeads:
         return found
 
     def _lost(self, number: int) -> ClusterError:
-        return ClusterError(
-            f"the process of shard {number} has ended; load what was saved last, and learn the "
-            "rewards since then again"
-        )
+        self._broken = f"the process of shard {number} has ended"
+        return ClusterError(f"{self._broken}; {_ADVICE}")
 
 
 def _serve(link: Connection, kind: str, given: Any) -> None:
