@@ -15,16 +15,9 @@ from benchmarks.report import Section, Table
 from cobandits.linalg import orthonormal
 from cobandits.policies import Shared
 from cobandits.policies.shared import config
-from cobandits.policies.shared.empirical_bayes import (
-    Coordinates,
-    DecomposedPrior,
-    Hyperparameters,
-    Prior,
-    fit_em,
-    task_blocks,
-)
-from cobandits.policies.shared.empirical_bayes.em import posterior_means
-from cobandits.policies.shared.empirical_bayes.expectation import BlockRows
+from cobandits.policies.shared.empirical_bayes import DecomposedPrior, Hyperparameters, fit_priors
+from cobandits.policies.shared.empirical_bayes.fitted import FittedPrior
+from cobandits.policies.shared.empirical_bayes.rows import BlockRows
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.reduced import affordable_directions
 from cobandits.policies.shared.row_store import RowStore
@@ -34,7 +27,8 @@ __all__ = ["Costs", "Fleet", "errors_by_sample", "measured_costs", "section", "w
 Doubles = NDArray[np.float64]
 
 D, R, ROWS, NOISE = 200, 8, 10, 0.1
-SAMPLES = (1000, 3000, 10_000, 30_000)
+SHARED = Hyperparameters(shared=True)
+SAMPLES = (1000, 3000, 10_000)
 FRESH = 500  # tasks that a prior was not learned from
 SHARD = 100_000  # tasks of a shard: posteriors have as many directions as there is memory for
 MEMORY = 64e9  # bytes of a machine
@@ -47,7 +41,7 @@ SHARDS = (500, 1500, 6000)  # of the largest fleet
 class Costs(NamedTuple):
     """Per task, of one core."""
 
-    e_step: float  # seconds of one iteration
+    evaluation: float  # seconds of the likelihood and its gradient
     head: float  # seconds of learning a posterior under a new prior
     rows: float  # bytes
     posterior: float  # bytes
@@ -83,26 +77,26 @@ def stored(Phi: Doubles, y: Doubles) -> RowStore:
 @contextmanager
 def all_tasks() -> Iterator[None]:
     """Learn priors from all tasks, however long it takes."""
-    work, config.EM_WORK = config.EM_WORK, np.inf
+    numbers, config.FIT_NUMBERS = config.FIT_NUMBERS, np.inf
     try:
         yield
     finally:
-        config.EM_WORK = work
+        config.FIT_NUMBERS = numbers
 
 
 def measured_costs(T: int = 400) -> Costs:
     """Measure the unit costs, each the best of a few."""
     store = stored(*world(T, 1))
     with all_tasks():
-        rows = BlockRows.of(store, Coordinates.of(store))
-        prior = Prior.vague(store)
-        fit = fit_em(store, None, Hyperparameters(shrinkage_pseudo_tasks=3.0))
-    decomposed = DecomposedPrior.of(fit.prior)
+        fit = fit_priors(store, None)
+    likelihood, _ = fit.likelihoods
+    decomposed = DecomposedPrior.of(fit.under(SHARED))
+    L = np.random.default_rng(0).standard_normal((decomposed.coordinates.dim, R))
     most = affordable_directions(SHARD, decomposed.coordinates.dim)
     posteriors = TaskPosteriors(n_tasks=T, prior=decomposed, most=most)
     held = (posteriors.thetas, posteriors.weights.roots, posteriors.weights.means)
     return Costs(
-        e_step=_best(lambda: rows.e_step(prior)) / T,
+        evaluation=_best(lambda: likelihood.value(L, 0.0)) / T,
         head=_best(lambda: posteriors.relearn(store, np.arange(T))) / T,
         rows=store.row_buffer[: store.used].nbytes / T,
         posterior=sum(array[:T].nbytes for array in held) / T,
@@ -135,20 +129,19 @@ def errors_by_sample(samples: tuple[int, ...] = SAMPLES, fits: int = 3) -> dict[
     return found
 
 
-def prior_from(T: int, fits: int) -> Prior:
+def prior_from(T: int, fits: int) -> FittedPrior:
     """Return the prior that is learned from so many tasks."""
-    store, prior = stored(*world(T, 1)), None
+    store = stored(*world(T, 1))
     with all_tasks():
-        for _ in range(fits):
-            prior = fit_em(store, prior, Hyperparameters(shrinkage_pseudo_tasks=3.0)).prior
-    assert prior is not None
-    return prior
+        fit = fit_priors(store, None)
+        for _ in range(fits - 1):
+            fit = fit_priors(store, fit.following(SHARED), least_noise=NOISE**2)
+    return fit.shared
 
 
-def _error(prior: Prior, fresh: RowStore, Theta: Doubles) -> float:
-    blocks = task_blocks(fresh, np.arange(FRESH), prior.coordinates)
-    means = np.concatenate([posterior_means(block, prior) for block in blocks])
-    found = (means @ prior.coordinates.matrix.T + prior.theta)[:, :-1].T
+def _error(prior: FittedPrior, fresh: RowStore, Theta: Doubles) -> float:
+    rows = BlockRows.of(fresh, np.arange(FRESH), prior.start.coordinates)
+    found = prior.thetas(prior.likelihood(rows), offset=False)[:, :-1].T
     return float(np.linalg.norm(found - Theta) / np.linalg.norm(Theta))
 
 
@@ -207,7 +200,7 @@ def section() -> Section:
             T * costs.rows / 1e12,
             T * costs.posterior / 1e12,
             T * (costs.rows + costs.posterior) / MEMORY,
-            T * costs.e_step * (config.EM_FEWEST + config.EM_FINAL),
+            T * costs.evaluation * config.FIT_STEPS,
             T * costs.head,
         )
         for T in FLEET
@@ -224,10 +217,10 @@ def section() -> Section:
         tables=[
             Table(
                 title=f"Per task, d = {D}, r = {R}, {ROWS} rows; one core",
-                columns=("E-step, us", "head, us", "rows, kB", "posterior, kB", "answer, us"),
+                columns=("evaluation, us", "head, us", "rows, kB", "posterior, kB", "answer, us"),
                 rows=[
                     (
-                        1e6 * costs.e_step,
+                        1e6 * costs.evaluation,
                         1e6 * costs.head,
                         costs.rows / 1e3,
                         costs.posterior / 1e3,
@@ -242,7 +235,7 @@ def section() -> Section:
             ),
             Table(
                 title="What all tasks take: state, machines of 64 GB, core-seconds",
-                columns=("tasks", "rows, TB", "posteriors, TB", "machines", "EM on all", "heads"),
+                columns=("tasks", "rows, TB", "posteriors, TB", "machines", "fit on all", "heads"),
                 rows=sizes,
             ),
             Table(

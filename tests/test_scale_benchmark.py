@@ -78,7 +78,7 @@ def test_the_section_shows_every_number_of_tasks(
 
 
 def test_a_shard_s_waits_are_those_of_a_queue_that_pauses_once() -> None:
-    costs = fleet.Costs(e_step=0, head=1e-3, rows=0, posterior=0, prior=0)
+    costs = fleet.Costs(evaluation=0, head=1e-3, rows=0, posterior=0, prior=0)
     some = fleet.Fleet(n_tasks=80_000, n_shards=2, costs=costs, answer=0.1, daily=2.0)
     assert some.gap == pytest.approx(1.08)  # 80,000 decisions a day
     median, tail, most = fleet.waits(some, n=20_000)
