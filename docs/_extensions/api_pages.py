@@ -49,8 +49,6 @@ GROUPS = {
     ),
     "Engine and service": ("cobandits.engine", "cobandits.client"),
     "Many machines": (
-        "cobandits.engines.local",
-        "cobandits.engines.dask",
         "cobandits.cluster.local",
         "cobandits.cluster.dask",
         "cobandits.tasks.sources",
