@@ -64,6 +64,8 @@ test-faults: setup ## kill the engine 200 times under load, on SQLite and on Pos
 	$(BIN)/python -m tests.engine_kills --store sqlite --kills 200
 	$(BIN)/python -m tests.engine_kills --store postgres --kills 200
 	$(BIN)/python -m tests.engine_large
+	$(BIN)/python -m tests.engine_full_disk
+	COBANDITS_AWAY=5 $(BIN)/pytest tests/test_engine_faults.py
 
 lint: setup ## ruff, mypy --strict and the import contract
 	$(BIN)/ruff check .

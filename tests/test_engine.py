@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from cobandits.engine import (
     Category,
     ClosedError,
     ConflictError,
+    DamagedLogError,
     Decide,
     Decision,
     Engine,
@@ -30,6 +33,7 @@ from cobandits.engine import (
     UnknownVersionError,
 )
 from cobandits.engine.ids import made_id
+from cobandits.engine.learner import policy_bytes
 from cobandits.engine.verify import live_state
 from cobandits.errors import ConfigurationError, DataError
 
@@ -209,17 +213,14 @@ def test_the_last_reward(engine: Engine, clock: Clock) -> None:
 
 
 def test_what_was_taken_instead_is_learned(engine: Engine) -> None:
-    one, other = engine.space("one", SCHEMA), engine.space("other", SCHEMA)
-    for space in (one, other):
-        for n in range(30):
-            made = asked(space)
-            taken = "tea" if space is other else None
-            space.reward(made.id, float(n % 3), taken=taken)
+    space = engine.space("teas", SCHEMA)
+    for n in range(30):
+        taken = ("tea", "cola", "soup")[n % 3]  # whatever was decided
+        space.reward(asked(space).id, float(taken == "cola"), taken=taken)
     engine.settle()
-    best = {space.name: asked(space).ranking for space in (one, other)}
-    assert best["one"] != best["other"]
+    assert asked(space).arm == "cola"
     with pytest.raises(DataError, match="taken must be an arm"):
-        one.reward(asked(one).id, 1.0, taken="beer")
+        space.reward(asked(space).id, 1.0, taken="beer")
     assert engine.verify().ok
 
 
@@ -350,7 +351,8 @@ def test_spaces_and_their_settings(engine: Engine) -> None:
         engine.space("other", Schema(arm={"id": Number()}))
 
 
-def play(engine: Engine, space: Space, n: int, seed: int = 0) -> None:
+def play(engine: Engine, space: Space, n: int, seed: int = 0, arm: int | None = None) -> None:
+    """Decide and reward; take always the same arm, if it is given."""
     rng = np.random.default_rng(seed)
     for _ in range(n):
         arms = [
@@ -358,7 +360,8 @@ def play(engine: Engine, space: Space, n: int, seed: int = 0) -> None:
             for k, row in enumerate(rng.standard_normal((4, 3)))
         ]
         made = space.decide(f"task {rng.integers(5)}", arms=arms)
-        space.reward(made.id, float(np.sum(arms[int(made.arm)]["features"])))
+        taken = made.arm if arm is None else str(arm)
+        space.reward(made.id, float(np.sum(arms[int(taken)]["features"])), taken=taken)
     engine.settle()
 
 
@@ -366,7 +369,7 @@ def test_decisions_are_made_again_from_the_log_alone(engine: Engine) -> None:
     space = engine.space("vectors", dim=3, floor=0.2)
     play(engine, space, 80)
     made = [event.number for event in space.events(kinds=["decision"])]
-    records = [space.decision(space_id(engine, number)) for number in made[::7]]
+    records = [space.decision(space_id(engine, number)) for number in made[::20]]
     assert {one.decision.version for one in records} != {"v1+0"}
     for one in records:
         assert space.recompute(one.decision.id) == one.decision
@@ -394,6 +397,38 @@ def test_the_state_is_the_same_after_opening_again(tmp_path: Path) -> None:
         assert engine.space("vectors")._fold.snapshot() == before
 
 
+@pytest.mark.parametrize(
+    ("change", "shows"),
+    [
+        ("UPDATE log SET value = value + 1e-9 WHERE number = 41", "leads to another state"),
+        (
+            """UPDATE log SET body = replace(body, '"probability":', '"probability":0.5,"x":')
+            WHERE number = 2""",
+            "decision 2 was",
+        ),
+        ("UPDATE log SET at = at + 1000000000000 WHERE number = 30", "event 31 at"),
+        ("DELETE FROM log WHERE number = 31", "event 32"),
+    ],
+)
+def test_verify_notices_what_was_changed(
+    engine: Engine, tmp_path: Path, change: str, shows: str
+) -> None:
+    space = engine.space("vectors", dim=3, seed=1)
+    play(engine, space, 30, arm=0)
+    assert engine.verify().ok
+    with closing(sqlite3.connect(tmp_path / "shops.db")) as other:
+        assert other.execute(change).rowcount == 1
+        other.commit()
+    assert shows in verdict(engine)
+
+
+def verdict(engine: Engine) -> str:
+    try:
+        return str(engine.verify())
+    except DamagedLogError as error:
+        return str(error)
+
+
 def test_rolling_back(engine: Engine) -> None:
     space = engine.space("vectors", dim=3)
     play(engine, space, 60)
@@ -410,6 +445,31 @@ def test_rolling_back(engine: Engine) -> None:
     assert engine.verify().ok
     with pytest.raises(UnknownVersionError, match=r"versions\(\) lists them"):
         space.rollback("v2")
+
+
+def test_wrong_rewards_are_left_out(tmp_path: Path, clock: Clock) -> None:
+    """What is learned without them is what would have been learned if they had never come."""
+    found = {}
+    for name in ("poisoned", "clean"):
+        with Engine.open(tmp_path / f"{name}.db", clock=clock) as engine:
+            space = engine.space("vectors", dim=3, seed=5)
+            play(engine, space, 50, arm=0)
+            clock.now += 100
+            wrong = space.decide("task 1", arms=[{"features": [1, 2, 3]}])
+            if name == "poisoned":
+                space.reward(wrong.id, 1000.0)
+            clock.now += 100
+            play(engine, space, 50, seed=1, arm=0)
+            if name == "poisoned":
+                since = datetime.datetime.fromtimestamp(clock.now - 150, datetime.UTC)
+                hundred = datetime.timedelta(seconds=100)
+                made = space.relearn(since=since, before=since + hundred)
+                assert (made.kind, space.version) == ("relearn", f"{made.name}+0")
+            assert engine.verify().ok
+            found[name] = policy_bytes(space.policy())
+        with Engine.open(tmp_path / f"{name}.db", clock=clock) as engine:
+            assert policy_bytes(engine.space("vectors").policy()) == found[name]
+    assert found["poisoned"] == found["clean"]
 
 
 def test_old_events_are_folded_into_a_snapshot(tmp_path: Path, clock: Clock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -124,6 +125,12 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def roll_back(self) -> None:
         self.space.rollback(self.space.versions()[len(self.space.versions()) // 2].name)
+        self.rolled_back = True
+
+    @rule(start=st.integers(-300, 0), seconds=st.integers(0, 200))
+    def relearn(self, start: int, seconds: int) -> None:
+        since = datetime.fromtimestamp(self.time + start, UTC)
+        self.space.relearn(since=since, before=since + timedelta(seconds=seconds))
         self.rolled_back = True
 
     @rule(floor=st.sampled_from([0.0, 0.2]))

@@ -9,6 +9,7 @@ import re
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -201,7 +202,7 @@ def service(tmp_path: Path) -> Service:
 
 def test_more_than_may_wait_is_refused_and_errors_reach_their_caller(service: Service) -> None:
     class Full(Space):
-        def send(self, requests: Sequence[Request], done: object) -> None:
+        def submit(self, requests: Sequence[Request]) -> NoReturn:
             raise OverloadedError("full")
 
     full = Full.__new__(Full)

@@ -120,7 +120,7 @@ class Core:
         event = self.store.event(number)
         if event is not None and event.kind == "rollback" and event.ref is not None:
             return self.version_policy(event.ref)
-        if event is None or event.kind not in ("space", "install"):
+        if event is None or event.kind not in ("space", "install", "relearn"):
             raise UnknownVersionError(f"there is no version v{number}; versions() lists them")
         if event.kind == "space":
             return policy_for(self.folds[number].settings)

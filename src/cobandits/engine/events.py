@@ -19,6 +19,7 @@ Kind = Literal[
     "tick",  # windows ended, and nothing else happened
     "install",  # a prior was learned with the reward that waited for it
     "rollback",  # to the version `ref`
+    "relearn",  # all was learned anew, without the rewards that the body names
 ]
 
 

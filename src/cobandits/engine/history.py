@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,19 @@ from cobandits.engine.errors import DamagedLogError, UnknownDecisionError
 from cobandits.engine.events import Choice, Event, choice_of, request_of
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import made_id
-from cobandits.engine.memory import Given
+from cobandits.engine.memory import Given, Known
 from cobandits.engine.messages import Decision
 from cobandits.engine.stores import Query
 
-__all__ = ["Record", "batch_of", "decided_again", "find_event", "prepared_again", "record"]
+__all__ = [
+    "Listed",
+    "Record",
+    "batch_of",
+    "decided_again",
+    "find_event",
+    "prepared_again",
+    "record",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,3 +111,38 @@ def decided_again(fold: SpaceFold, batch: list[Event]) -> list[Choice]:
     asked = [prepared_again(event, fold) for event in batch]
     numbers = [event.number for event in batch]
     return decide_batch(fold.learner, fold.settings, fold.seed, asked, numbers)
+
+
+class Listed:
+    """Base of a space: its decisions, read from the log alone, beside the engine's thread."""
+
+    _core: Core
+
+    def events(self, *args: Any, **kwargs: Any) -> Iterator[Event]:
+        """Yield events of the space in order."""
+        raise NotImplementedError
+
+    def decisions(self, **which: Any) -> Iterator[Record]:
+        """Yield decisions with what became of them; ``which`` are as in :meth:`Space.events`."""
+        found = self.events(kinds=("decision", "held"), **which)
+        return (_record_in_log(self._core, event) for event in found)
+
+
+def _record_in_log(core: Core, event: Event) -> Record:
+    known = Known(
+        number=event.number,
+        task=event.task or "",
+        until=event.until,
+        shown=event.kind == "decision",
+        held=event.kind == "held",
+    )
+    for later in core.store.referring(event.number):
+        known.follow(later)
+    key = core.store.key_of(event.number)
+    made = made_id(event.number, core.secret) if key is None else key.partition(":")[2]
+    return Record(
+        decision=decision_answer(event, made),
+        request=request_of(event),
+        rewards=tuple(known.given),
+        activated=known.held and known.shown,
+    )

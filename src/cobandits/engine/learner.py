@@ -81,6 +81,11 @@ class Learner:
             pass
         return self.learned == learned
 
+    def finish(self) -> None:
+        """Learn all that waits, refits among it."""
+        while self.waiting:
+            self._learn()
+
     def _learn(self) -> None:
         lesson = self.waiting.popleft()
         try:
@@ -113,9 +118,10 @@ class Learner:
             self.waiting.popleft()
         self.base, self.learned = number, 0
 
-    def begin(self, number: int, policy: Shared) -> None:
-        """Begin a version with another policy; what waits is learned by it."""
+    def begin(self, number: int, policy: Shared, waiting: Iterable[Lesson] | None = None) -> None:
+        """Begin a version with another policy; what waits, or is given, is learned by it."""
         self.policy, self.base, self.learned = policy, number, 0
+        self.waiting = self.waiting if waiting is None else deque(waiting)
 
     # ---- Files
 

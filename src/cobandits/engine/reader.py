@@ -9,6 +9,7 @@ from typing import TypeVar
 from cobandits.engine.core import Core
 from cobandits.engine.errors import OwnedError
 from cobandits.engine.events import Event
+from cobandits.engine.fold import SpaceFold
 from cobandits.engine.jobs import Job
 
 __all__ = ["Reader"]
@@ -32,6 +33,10 @@ class Reader:
 
     def write(self, *_: object, **__: object) -> Event:
         """Refuse an event."""
+        raise _refused()
+
+    def keep(self, _: SpaceFold) -> None:
+        """Refuse a snapshot."""
         raise _refused()
 
     def forget(self, _: int) -> int:

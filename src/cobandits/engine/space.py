@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from itertools import islice
@@ -17,10 +17,9 @@ from cobandits.engine.encoding import Prepared, prepared
 from cobandits.engine.events import Event, Kind
 from cobandits.engine.exchange import Past, export_table, import_events, past_of_log
 from cobandits.engine.fold import SpaceFold
-from cobandits.engine.history import Record, batch_of, decided_again, find_event, record
+from cobandits.engine.history import Listed, Record, batch_of, decided_again, find_event, record
 from cobandits.engine.jobs import Job, Result
 from cobandits.engine.learner import policy_bytes
-from cobandits.engine.listing import record_in_log
 from cobandits.engine.messages import (
     Activate,
     Activated,
@@ -32,6 +31,7 @@ from cobandits.engine.messages import (
     Rewarded,
 )
 from cobandits.engine.reader import Reader
+from cobandits.engine.relearning import Relearning
 from cobandits.engine.report import Report, report
 from cobandits.engine.settings import Settings
 from cobandits.engine.stores import Batch, Query
@@ -44,7 +44,7 @@ from cobandits.policies import Shared
 __all__ = ["Space"]
 
 
-class Space:
+class Space(Listed):
     """Decides for any number of tasks, and learns from their rewards; made by an engine.
 
     Threads may share it. Whatever it answers is on disk.
@@ -128,15 +128,6 @@ class Space:
         self._writer.put(job)
         return future
 
-    def send(
-        self, requests: Sequence[Request], done: Callable[[list[Answer | Exception]], None]
-    ) -> None:
-        """Do the same, and call ``done`` with the answers, in the engine's thread.
-
-        It costs less than a future. ``done`` must be short, and must not raise.
-        """
-        self._writer.put(Job(self._fold.number, self._prepared(requests), done))
-
     def _prepared(
         self, requests: Sequence[Request]
     ) -> list[Prepared | Reward | Activate | Exception]:
@@ -185,14 +176,6 @@ class Space:
         event = find_event(self._core, self._fold.number, id)
         return self._writer.call(lambda: record(self._core, event))
 
-    def decisions(self, **which: Any) -> Iterator[Record]:
-        """Yield decisions in order; ``which`` are as in :meth:`events`.
-
-        They come from the log alone: the engine's thread is not asked.
-        """
-        found = self.events(kinds=("decision", "held"), **which)
-        return (record_in_log(self._core, event) for event in found)
-
     def recompute(self, id: str) -> Decision:  # noqa: A002
         """Make a decision again, from the log alone; arm and probability are the same."""
         event = find_event(self._core, self._fold.number, id)
@@ -228,6 +211,24 @@ class Space:
             self._writer.write(self._fold, "rollback", ref=number, body=body)
 
         self._writer.call(roll_back)
+        return self.versions()[-1]
+
+    def relearn(self, *, since: datetime, before: datetime) -> Version:
+        """Learn all anew without the rewards of a span of time, such as wrong ones.
+
+        They stay in the log. It takes as long as all rewards take to learn; decisions go on.
+        """
+        start, end = (round(one.timestamp() * 1e6) for one in (since, before))
+        found = Relearning(self._core.store, self._fold.number, start, end)
+        found.extend(self._writer.call(lambda: self._core.last))
+        policy = found.taught()
+
+        def install() -> None:
+            found.extend(self._core.next_number() - 1)
+            self._writer.write(self._fold, "relearn", body=found.body(), found=(found, policy))
+            self._writer.keep(self._fold)
+
+        self._writer.call(install)
         return self.versions()[-1]
 
     # ---- Reports, and logs in and out

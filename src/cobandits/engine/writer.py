@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
@@ -14,14 +13,13 @@ from typing import TypeVar
 from cobandits.engine.core import Core
 from cobandits.engine.errors import ClosedError, EngineError, OverloadedError, StoreError
 from cobandits.engine.events import Event, Kind
-from cobandits.engine.fold import SpaceFold
+from cobandits.engine.fold import Relearned, SpaceFold
 from cobandits.engine.group import Group
 from cobandits.engine.jobs import Command, Job, Ticket, another
 from cobandits.engine.learner import refitted_bytes
+from cobandits.engine.pieces import QUIET, Pieces
 from cobandits.engine.retention import remove_events
-from cobandits.engine.snapshots import parts_of
-from cobandits.engine.stores import Batch, Saved
-from cobandits.engine.stores.base import Part
+from cobandits.engine.stores import Batch
 from cobandits.engine.versions import drop_snapshots
 from cobandits.policies.shared import Refit, Snapshot, refit
 
@@ -33,6 +31,10 @@ _MOST = 4096  # jobs that may wait; then callers are refused at once
 _GROUP = 512  # requests of one transaction
 _SLICE = 0.002  # seconds of learning between two groups
 _PAUSE = 0.25  # seconds after which windows are looked at again
+_QUIET, _SELDOM = (
+    0.02,
+    0.1,
+)  # seconds without requests, or since the last, for a piece of a snapshot
 
 
 class Writer:
@@ -42,7 +44,8 @@ class Writer:
         self.core = core
         self._inbox: SimpleQueue[Job | Command[object]] = SimpleQueue()
         self._left: list[Ticket] = []  # for the next group
-        self._parts: deque[Part | Saved] = deque()  # of snapshots, to be written
+        self._pieces = Pieces()  # of snapshots, to be written
+        self._asked = 0.0  # when there last were requests
         self._refits: dict[int, object] = {}  # by space: which refit is under way
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="cobandits-refit")
         self._thread = threading.Thread(target=self._run, name="cobandits-engine", daemon=True)
@@ -100,15 +103,14 @@ class Writer:
         self._closing = True
         for fold in self.core.folds.values():
             self.keep(fold)
-        self.write_parts()
+        self._write_pieces()
 
     def keep(self, fold: SpaceFold) -> None:
         """Write a snapshot of the present state, if there is none; drop those it replaces."""
         try:
-            saved = self.core.store.snapshots(fold.number)
-            if all(one.number != fold.last for one in saved):
+            if not self._has_snapshot(fold):
                 self.save(fold, fold.snapshot())
-                self.write_parts()
+                self._write_pieces()
             drop_snapshots(self.core.store, fold.number)
         except EngineError as error:  # it is a short cut only
             logging.getLogger("cobandits").warning("no snapshot was kept: %s", error)
@@ -135,10 +137,12 @@ class Writer:
         tickets, commands = self._collected(self._patience())
         if tickets:
             self._answer(tickets)
+            self._asked = time.monotonic()
         for command in commands:
             command.run()
         self._learn()
-        self._write_part()
+        if self._pieces.due(self._asked):
+            self._write_piece()
         self.tick()
 
     def _answer(self, tickets: list[Ticket]) -> None:
@@ -170,8 +174,10 @@ class Writer:
 
     def _patience(self) -> float:
         """Return how long to wait for requests: not at all while there is other work."""
-        if self._left or self._parts or any(self._can_learn(f) for f in self.core.folds.values()):
+        if self._left or any(self._can_learn(fold) for fold in self.core.folds.values()):
             return 0.0
+        if self._pieces:
+            return 0.0 if self._pieces.due(self._asked) else QUIET
         return _PAUSE
 
     def _can_learn(self, fold: SpaceFold) -> bool:
@@ -227,14 +233,20 @@ class Writer:
     # ---- Events of the engine itself
 
     def write(
-        self, fold: SpaceFold, kind: Kind, *, ref: int | None = None, body: str | None = None
+        self,
+        fold: SpaceFold,
+        kind: Kind,
+        *,
+        ref: int | None = None,
+        body: str | None = None,
+        found: Relearned | None = None,
     ) -> Event:
         """Write one event of a space and apply it."""
         event = self._next(fold, kind, ref=ref, body=body)
 
         def apply() -> None:
-            fold.apply(event)
-            if kind == "rollback":
+            fold.apply(event, found=found)
+            if kind in ("rollback", "relearn"):
                 self._refits.pop(fold.number, None)  # what is under way comes to nothing
 
         self.core.commit(Batch(events=[event]), apply)
@@ -250,36 +262,27 @@ class Writer:
         """Keep a snapshot of each space, then remove the events before a time."""
         self.core.next_number()  # nothing is in doubt
         for fold in self.core.folds.values():
-            if all(one.number != fold.last for one in self.core.store.snapshots(fold.number)):
-                self.save(fold, fold.snapshot())
-                self.write_parts()
-            if all(one.number != fold.last for one in self.core.store.snapshots(fold.number)):
+            self.keep(fold)
+            if not self._has_snapshot(fold):
                 raise StoreError("no snapshot could be written, so nothing is removed; try again")
         return remove_events(self.core, before)
 
+    def _has_snapshot(self, fold: SpaceFold) -> bool:
+        return any(one.number == fold.last for one in self.core.store.snapshots(fold.number))
+
     def save(self, fold: SpaceFold, content: bytes) -> None:
         """Write a snapshot of a space, piece by piece."""
-        pieces = parts_of(content)
-        for part, data in enumerate(pieces):
-            self._parts.append(Part(fold.number, fold.last, part, data))
-        self._parts.append(Saved(fold.number, fold.last, len(pieces)))
+        self._pieces.add(fold.number, fold.last, content)
 
-    def write_parts(self) -> None:
-        """Write all pieces that wait."""
-        while self._parts:
-            self._write_part()
+    def _write_pieces(self) -> None:
+        while self._pieces:
+            self._write_piece()
 
-    def _write_part(self) -> None:
-        if not self._parts:
-            return
-        piece = self._parts[0]
-        batch = Batch(parts=[piece]) if isinstance(piece, Part) else Batch(saved=[piece])
+    def _write_piece(self) -> None:
         try:
-            self.core.commit(batch, lambda: None)
+            self.core.commit(self._pieces.pop(), lambda: None)
         except EngineError:
-            self._parts.clear()  # a snapshot is a short cut only
-            return
-        self._parts.popleft()
+            self._pieces.clear()
 
     def tick(self) -> None:
         """Write that windows have ended, where nothing else tells so."""

@@ -19,7 +19,7 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             ref {int}, until {int}, value {float}, task TEXT, body TEXT)""",
         "CREATE INDEX log_ref ON log (ref) WHERE kind IN ('reward', 'activate')",
         """CREATE INDEX log_rare ON log (number) WHERE kind IN
-            ('space', 'change', 'install', 'rollback')""",
+            ('space', 'change', 'install', 'rollback', 'relearn')""",
         "CREATE TABLE keys (space {int}, key TEXT, number {int}, PRIMARY KEY (space, key))",
         "CREATE UNIQUE INDEX keys_number ON keys (number)",
         """CREATE TABLE snapshot_parts (
