@@ -238,7 +238,8 @@ def test_means_have_intervals_and_the_baseline_is_weighted() -> None:
     cell = Cell()
     assert (cell.reward, cell.baseline) == (None, None)
     for value, weight in ((1.0, 2.0), (0.0, 0.0), (1.0, 2.0), (0.0, 0.0)):
-        cell.add(value, weight)
+        cell.add(value, weight, own=True)
+    cell.add(9.0, 0.0, own=False)  # the baseline's decisions are no part of the policy's mean
     assert cell.reward is not None
     assert cell.reward.value == 0.5
     assert cell.reward.low < 0.5 < cell.reward.high
