@@ -434,6 +434,11 @@ def test_rolling_back(engine: Engine) -> None:
     play(engine, space, 60)
     there = space.versions()[1]
     then = space.policy(there.name)
+    found = space.compare(space.versions()[0].name)  # of four arms each is as likely
+    assert (found.decisions, found.rewards) == (60, (0, 60))
+    assert found.distance == pytest.approx(0.75, abs=0.05)
+    same = space.compare(there.name, there.name)
+    assert (same.other_arm, same.distance) == (0, 0)
     back = space.rollback(there.name)
     assert (back.kind, back.of, space.version) == ("rollback", there.name, f"{back.name}+0")
     assert space.policy().rewards == then.rewards
