@@ -429,6 +429,18 @@ def verdict(engine: Engine) -> str:
         return str(error)
 
 
+def test_a_floor_that_changed_during_a_refit(engine: Engine) -> None:
+    """The prior of a snapshot was learned under the old floor; decisions go by the new one."""
+    space = engine.space("vectors", dim=3)
+    play(engine, space, 10)
+    learned_before = policy_bytes(space.policy())
+    space.change(floor=0.3)
+    content = space._fold.snapshot(learned_before)
+    space._fold.restore(content, space._fold.last)
+    assert space.policy().floor == 0.3
+    assert engine.verify().ok
+
+
 def test_rolling_back(engine: Engine) -> None:
     space = engine.space("vectors", dim=3)
     play(engine, space, 60)
