@@ -429,11 +429,28 @@ def verdict(engine: Engine) -> str:
         return str(error)
 
 
+def test_a_floor_that_changed_during_a_refit(engine: Engine) -> None:
+    """The prior of a snapshot was learned under the old floor; decisions go by the new one."""
+    space = engine.space("vectors", dim=3)
+    play(engine, space, 10)
+    learned_before = policy_bytes(space.policy())
+    space.change(floor=0.3)
+    content = space._fold.snapshot(learned_before)
+    space._fold.restore(content, space._fold.last)
+    assert space.policy().floor == 0.3
+    assert engine.verify().ok
+
+
 def test_rolling_back(engine: Engine) -> None:
     space = engine.space("vectors", dim=3)
     play(engine, space, 60)
     there = space.versions()[1]
     then = space.policy(there.name)
+    found = space.compare(space.versions()[0].name)  # of four arms each is as likely
+    assert (found.decisions, found.rewards) == (60, (0, 60))
+    assert found.distance == pytest.approx(0.75, abs=0.05)
+    same = space.compare(there.name, there.name)
+    assert (same.other_arm, same.distance) == (0, 0)
     back = space.rollback(there.name)
     assert (back.kind, back.of, space.version) == ("rollback", there.name, f"{back.name}+0")
     assert space.policy().rewards == then.rewards

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +20,13 @@ from cobandits.engine.messages import Decision
 from cobandits.engine.stores import Query
 
 __all__ = [
-    "Listed",
     "Record",
     "batch_of",
     "decided_again",
     "find_event",
     "prepared_again",
     "record",
+    "record_in_log",
 ]
 
 
@@ -113,22 +112,8 @@ def decided_again(fold: SpaceFold, batch: list[Event]) -> list[Choice]:
     return decide_batch(fold.learner, fold.settings, fold.seed, asked, numbers)
 
 
-class Listed:
-    """Base of a space: its decisions, read from the log alone, beside the engine's thread."""
-
-    _core: Core
-
-    def events(self, *args: Any, **kwargs: Any) -> Iterator[Event]:
-        """Yield events of the space in order."""
-        raise NotImplementedError
-
-    def decisions(self, **which: Any) -> Iterator[Record]:
-        """Yield decisions with what became of them; ``which`` are as in :meth:`Space.events`."""
-        found = self.events(kinds=("decision", "held"), **which)
-        return (_record_in_log(self._core, event) for event in found)
-
-
-def _record_in_log(core: Core, event: Event) -> Record:
+def record_in_log(core: Core, event: Event) -> Record:
+    """Return the same from the log alone, beside the engine's thread."""
     known = Known(
         number=event.number,
         task=event.task or "",
