@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import itertools
 import os
 import tempfile
@@ -12,8 +13,15 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+import pytest
 
-__all__ = ["databases"]
+__all__ = ["databases", "needs_postgres"]
+
+_GIVEN = "COBANDITS_TEST_POSTGRES"
+needs_postgres = pytest.mark.skipif(
+    _GIVEN not in os.environ and importlib.util.find_spec("pgserver") is None,
+    reason=f"pgserver has no wheel for this Python; set {_GIVEN} to the address of a server",
+)
 
 
 @contextlib.contextmanager
@@ -22,7 +30,7 @@ def databases() -> Iterator[Iterator[str]]:
 
     ``COBANDITS_TEST_POSTGRES`` names another server to use, by the address of a database on it.
     """
-    if (given := os.environ.get("COBANDITS_TEST_POSTGRES")) is not None:
+    if (given := os.environ.get(_GIVEN)) is not None:
         yield _made(given)
         return
     with warnings.catch_warnings():

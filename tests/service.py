@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,12 +19,9 @@ from typing import Any
 __all__ = ["Answer", "Running", "running"]
 
 
-_START = """
-import functools, json, sys
-from cobandits.service import ServiceSettings, serve
-settings = ServiceSettings.read(json.loads(sys.argv[1]))
-serve(settings, announce=functools.partial(print, flush=True))
-"""
+_ROOT = Path(__file__).parents[1]
+_SCRIPT = Path(__file__).with_name("serve_process.py")
+_COVERAGE = "SLIPCOVER_COVERAGE_DIR"  # where the workers of `make test` leave what they reached
 
 
 @dataclass(frozen=True)
@@ -94,17 +92,15 @@ class Running:
 def running(
     db: Path | str, *, key: str | None = None, port: int = 0, **settings: Any
 ) -> Iterator[Running]:
-    """Start a service, wait until it listens, and stop it at the end.
-
-    It starts without the command line, whose other commands take a second to load.
-    """
+    """Start a service, wait until it listens, and stop it at the end."""
     given = json.dumps({"db": str(db), "port": port, **settings})
     process = subprocess.Popen(
-        [sys.executable, "-c", _START, given],
+        _command(given),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        env={k: v for k, v in os.environ.items() if k != _COVERAGE} | {"OPENBLAS_NUM_THREADS": "1"},
+        cwd=_ROOT,
     )
     try:
         assert process.stdout is not None
@@ -129,3 +125,13 @@ def running(
                 process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def _command(given: str) -> list[str]:
+    """Return how to start a service; where coverage is measured, its own is left beside it."""
+    folder = os.environ.get(_COVERAGE)
+    measured: list[str] = []
+    if folder is not None:
+        out = Path(folder) / f"coverage-gw-{uuid.uuid4().hex}.json"
+        measured = ["-m", "slipcover", "--json", "--out", str(out), "--source", "src/cobandits"]
+    return [sys.executable, *measured, str(_SCRIPT), given]

@@ -27,7 +27,7 @@ from tests.service import running
 __all__ = ["Outcome", "killed_often"]
 
 DIM = 3
-PATIENT = Retries(attempts=2000, first=0.02, longest=0.1)
+PATIENT = Retries(attempts=2000, first=0.1, longest=0.3)
 
 
 @dataclass

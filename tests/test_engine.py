@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from cobandits.engine import (
     Category,
     ClosedError,
     ConflictError,
+    DamagedLogError,
     Decide,
     Decision,
     Engine,
@@ -366,7 +369,7 @@ def test_decisions_are_made_again_from_the_log_alone(engine: Engine) -> None:
     space = engine.space("vectors", dim=3, floor=0.2)
     play(engine, space, 80)
     made = [event.number for event in space.events(kinds=["decision"])]
-    records = [space.decision(space_id(engine, number)) for number in made[::7]]
+    records = [space.decision(space_id(engine, number)) for number in made[::20]]
     assert {one.decision.version for one in records} != {"v1+0"}
     for one in records:
         assert space.recompute(one.decision.id) == one.decision
@@ -394,11 +397,60 @@ def test_the_state_is_the_same_after_opening_again(tmp_path: Path) -> None:
         assert engine.space("vectors")._fold.snapshot() == before
 
 
+@pytest.mark.parametrize(
+    ("change", "shows"),
+    [
+        ("UPDATE log SET value = value + 1e-9 WHERE number = 41", "leads to another state"),
+        (
+            """UPDATE log SET body = replace(body, '"probability":', '"probability":0.5,"x":')
+            WHERE number = 2""",
+            "decision 2 was",
+        ),
+        ("UPDATE log SET at = at + 1000000000000 WHERE number = 30", "event 31 at"),
+        ("DELETE FROM log WHERE number = 31", "event 32"),
+    ],
+)
+def test_verify_notices_what_was_changed(
+    engine: Engine, tmp_path: Path, change: str, shows: str
+) -> None:
+    space = engine.space("vectors", dim=3, seed=1)
+    play(engine, space, 30, arm=0)
+    assert engine.verify().ok
+    with closing(sqlite3.connect(tmp_path / "shops.db")) as other:
+        assert other.execute(change).rowcount == 1
+        other.commit()
+    assert shows in verdict(engine)
+
+
+def verdict(engine: Engine) -> str:
+    try:
+        return str(engine.verify())
+    except DamagedLogError as error:
+        return str(error)
+
+
+def test_a_floor_that_changed_during_a_refit(engine: Engine) -> None:
+    """The prior of a snapshot was learned under the old floor; decisions go by the new one."""
+    space = engine.space("vectors", dim=3)
+    play(engine, space, 10)
+    learned_before = policy_bytes(space.policy())
+    space.change(floor=0.3)
+    content = space._fold.snapshot(learned_before)
+    space._fold.restore(content, space._fold.last)
+    assert space.policy().floor == 0.3
+    assert engine.verify().ok
+
+
 def test_rolling_back(engine: Engine) -> None:
     space = engine.space("vectors", dim=3)
     play(engine, space, 60)
     there = space.versions()[1]
     then = space.policy(there.name)
+    found = space.compare(space.versions()[0].name)  # of four arms each is as likely
+    assert (found.decisions, found.rewards) == (60, (0, 60))
+    assert found.distance == pytest.approx(0.75, abs=0.05)
+    same = space.compare(there.name, there.name)
+    assert (same.other_arm, same.distance) == (0, 0)
     back = space.rollback(there.name)
     assert (back.kind, back.of, space.version) == ("rollback", there.name, f"{back.name}+0")
     assert space.policy().rewards == then.rewards

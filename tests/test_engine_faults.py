@@ -32,7 +32,7 @@ from cobandits.engine.core import Core
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.stores import Batch, SQLiteStore
 from cobandits.engine.writer import Writer
-from tests.engine_postgres import databases
+from tests.engine_postgres import databases, needs_postgres
 
 AWAY = float(os.environ.get("COBANDITS_AWAY", "1"))  # seconds without a database
 
@@ -198,6 +198,7 @@ def test_too_many_requests_are_refused(tmp_path: Path) -> None:
 # ---- A database that goes away
 
 
+@needs_postgres
 def test_a_database_that_goes_away_for_a_while() -> None:
     rng = random.Random(0)
     with databases() as made:
@@ -241,7 +242,9 @@ def test_time_in_the_log_never_goes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
-@pytest.mark.parametrize(("store", "kills"), [("sqlite", 5), ("postgres", 2)])
+@pytest.mark.parametrize(
+    ("store", "kills"), [("sqlite", 5), pytest.param("postgres", 2, marks=needs_postgres)]
+)
 def test_nothing_is_lost_when_the_process_is_killed(store: str, kills: int) -> None:
     """A short version of ``make test-faults``."""
     command = [sys.executable, "-m", "tests.engine_kills", "--store", store, "--kills", str(kills)]

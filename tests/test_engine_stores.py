@@ -14,7 +14,7 @@ from cobandits.engine.events import Event
 from cobandits.engine.stores import Batch, Query, Saved, Store, open_store
 from cobandits.engine.stores.base import Part
 from cobandits.errors import ConfigurationError
-from tests.engine_postgres import databases
+from tests.engine_postgres import databases, needs_postgres
 
 Make = Callable[[], Store]
 
@@ -25,7 +25,7 @@ def postgres() -> Iterator[Iterator[str]]:
         yield made
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=needs_postgres)])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
     """Return a function that opens the same store again and again."""
     if request.param == "sqlite":

@@ -127,7 +127,11 @@ def test_the_log_is_read_page_by_page_and_a_decision_is_made_again(service: Runn
     assert one["recomputed"] == one["decision"] == seen[3]["decision"]
     assert one["request"]["arms"] == [ARM, OTHER]
     assert service.get("/v1/spaces/vectors/decisions?limit=0").kind == "invalid-request"
-    assert service.get("/v1/spaces/vectors/decisions?since=now").kind == "invalid-request"
+    for time_ in ("now", "0.5", "2026-11-17T14:00:00"):
+        refused = service.get(f"/v1/spaces/vectors/decisions?since={time_}")
+        assert refused.kind == "invalid-request"
+    whole = service.get("/v1/spaces/vectors/decisions?task=paged&since=2020-01-01T00:00:00Z").json
+    assert len(whole["decisions"]) == 5
     lines = service.get("/v1/spaces/vectors/log").body.splitlines()
     kinds = [json.loads(line)["kind"] for line in lines]
     assert kinds[0] == "space"

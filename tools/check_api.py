@@ -18,7 +18,7 @@ from tests.service import running
 LEAST = 2000  # cases
 
 
-def main(schemathesis: str, examples: int = 120) -> None:
+def main(schemathesis: str, examples: int = 60) -> None:
     """Start a service, and run ``schemathesis`` on it."""
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -28,6 +28,7 @@ def main(schemathesis: str, examples: int = 120) -> None:
         options = ["--max-examples", str(examples), "--phases", "examples,coverage,fuzzing"]
         options += ["--exclude-checks", "positive_data_acceptance", "--continue-on-failure"]
         options += ["--suppress-health-check", "all", "--no-color", "--generation-database", "none"]
+        options += ["--request-timeout", "60"]  # seconds, on a machine that is busy
         command = [schemathesis, "run", f"{service.address}/openapi.json", *options]
         command += ["--header", f"Authorization: Bearer {service.key}"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -113,7 +113,7 @@ def _wait(service: Running, space: str) -> None:
     """Wait until every reward is learned, as the library does before it decides again."""
     headers = {"authorization": f"Bearer {service.key}"}
     for _ in range(3000):
-        text = httpx.get(f"{service.address}/metrics", headers=headers).text
+        text = httpx.get(f"{service.address}/metrics", headers=headers, timeout=60).text
         if f'cobandits_rewards_not_learned{{space="{space}"}} 0.0' in text:
             return
         time.sleep(0.01)

@@ -276,6 +276,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/spaces/{space}/relearn": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Learn the log anew without the rewards of a time that was wrong; becomes a version.
+         * @description Role: admin.
+         */
+        post: operations["relearn"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/spaces/{space}/versions/{version}/file": {
         parameters: {
             query?: never;
@@ -1208,10 +1228,20 @@ export interface components {
         VersionReply: {
             name: string;
             /** @enum {unknown} */
-            kind: "install" | "rollback" | "space";
+            kind: "install" | "relearn" | "rollback" | "space";
             at: string;
             /** @description For a roll-back, the version returned to. */
             of: string | null;
+        };
+        /**
+         * Relearn
+         * @description Leave out the rewards of decisions made from ``since`` on and ``before`` another time.
+         */
+        Relearn: {
+            /** Format: date-time */
+            since: string;
+            /** Format: date-time */
+            before: string;
         };
         /**
          * ReportReply
@@ -3791,6 +3821,169 @@ export interface operations {
             };
             /** @description No such space; No such version */
             404: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The request does not fit */
+            422: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Too many requests with this key */
+            429: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service is not ready */
+            503: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The disk is full */
+            507: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    relearn: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                space: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "since": "2026-11-17T14:00:00Z",
+                 *       "before": "2026-11-17T15:00:00Z"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Relearn"];
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "v412",
+                     *       "kind": "install",
+                     *       "at": "2026-11-17T14:00:00Z",
+                     *       "of": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["VersionReply"];
+                };
+            };
+            /** @description The body is not JSON */
+            400: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description No valid API key */
+            401: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key may not do this */
+            403: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description No such space */
+            404: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The body is too large */
+            413: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The body has another type */
+            415: {
                 headers: {
                     /** @description The request's id. */
                     "X-Request-Id"?: string;

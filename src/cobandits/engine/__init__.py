@@ -39,11 +39,13 @@ warm. ``engine.status()`` says what waits, ``engine.verify()`` replays the whole
 
 **Versions**: ``space.version`` such as ``"v412+1873"`` is the event that the state began with, and
 the rewards since. ``space.versions()`` lists the events, ``space.policy("v412")`` returns a copy of
-the policy, ``space.rollback("v412")`` returns to it.
+the policy, ``space.compare("v412")`` says how differently it would decide, and
+``space.rollback("v412")`` returns to it.
 
 **Settings** of a space are in :class:`Settings`; ``space.change(floor=0.1)`` is an event.
 """
 
+from cobandits.engine.comparison import Comparison
 from cobandits.engine.engine import Engine
 from cobandits.engine.errors import (
     ClosedError,
@@ -88,6 +90,7 @@ __all__ = [
     "Answer",
     "Category",
     "ClosedError",
+    "Comparison",
     "ConflictError",
     "Cyclic",
     "DamagedLogError",

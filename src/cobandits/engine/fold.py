@@ -105,6 +105,7 @@ class SpaceFold:
         self.settings = Settings.from_dict(header["settings"])
         self.outcomes = Outcomes.read(header["outcomes"])
         self.learner.policy = Shared.load(io.BytesIO(policy))
+        self.learner.policy.floor = self.settings.floor  # may have changed during its refit
         self.learner.restore(header["learner"])
         self.counts = Counter(header["counts"])
         self.last = number

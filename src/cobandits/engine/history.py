@@ -15,11 +15,19 @@ from cobandits.engine.errors import DamagedLogError, UnknownDecisionError
 from cobandits.engine.events import Choice, Event, choice_of, request_of
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import made_id
-from cobandits.engine.memory import Given
+from cobandits.engine.memory import Given, Known
 from cobandits.engine.messages import Decision
 from cobandits.engine.stores import Query
 
-__all__ = ["Record", "batch_of", "decided_again", "find_event", "prepared_again", "record"]
+__all__ = [
+    "Record",
+    "batch_of",
+    "decided_again",
+    "find_event",
+    "prepared_again",
+    "record",
+    "record_in_log",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,3 +110,24 @@ def decided_again(fold: SpaceFold, batch: list[Event]) -> list[Choice]:
     asked = [prepared_again(event, fold) for event in batch]
     numbers = [event.number for event in batch]
     return decide_batch(fold.learner, fold.settings, fold.seed, asked, numbers)
+
+
+def record_in_log(core: Core, event: Event) -> Record:
+    """Return the same from the log alone, beside the engine's thread."""
+    known = Known(
+        number=event.number,
+        task=event.task or "",
+        until=event.until,
+        shown=event.kind == "decision",
+        held=event.kind == "held",
+    )
+    for later in core.store.referring(event.number):
+        known.follow(later)
+    key = core.store.key_of(event.number)
+    made = made_id(event.number, core.secret) if key is None else key.partition(":")[2]
+    return Record(
+        decision=decision_answer(event, made),
+        request=request_of(event),
+        rewards=tuple(known.given),
+        activated=known.held and known.shown,
+    )

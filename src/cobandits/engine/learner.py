@@ -18,7 +18,15 @@ from cobandits.engine.settings import Settings
 from cobandits.errors import CobanditsError
 from cobandits.policies.shared import Refit, Shared, Snapshot
 
-__all__ = ["INLINE", "Learner", "policy_bytes", "policy_for", "refitted_bytes", "warm_up"]
+__all__ = [
+    "INLINE",
+    "Learner",
+    "policy_bytes",
+    "policy_copy",
+    "policy_for",
+    "refitted_bytes",
+    "warm_up",
+]
 
 Doubles = NDArray[np.float64]
 Features = Callable[[Lesson], tuple[str, Doubles]]  # the task, and the vector of the arm
@@ -144,6 +152,11 @@ def policy_bytes(policy: Shared) -> bytes:
     buffer = io.BytesIO()
     policy.save(buffer)
     return buffer.getvalue()
+
+
+def policy_copy(policy: Shared) -> Shared:
+    """Return a policy with the same state, which goes its own way."""
+    return Shared.load(io.BytesIO(policy_bytes(policy)))
 
 
 def refitted_bytes(settings: Settings, found: Refit) -> bytes:

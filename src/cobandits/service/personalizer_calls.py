@@ -34,42 +34,50 @@ def personalizer_calls() -> list[Call]:
 
 def _calls(prefix: str, suffix: str) -> list[Call]:
     at = prefix + "/personalizer/v1.0"
-    return [
-        Call(
-            name="rank" + suffix,
-            method="POST",
-            path=at + "/rank",
-            role="decide",
-            does="Personalizer's Rank: which action to show.",
-            handler=personalizer.rank,
-            asks=RankRequest,
-            answers={201: RankReply},
-            problems=("unknown-space", "conflict", "overloaded", "disk-full"),
-            header=HEADER,
-            example=Example(asks=RANK, answers=RANKED),
-        ),
-        Call(
-            name="reward_event" + suffix,
-            method="POST",
-            path=at + "/events/{event}/reward",
-            role="reward",
-            does="Personalizer's Reward.",
-            handler=personalizer.reward_event,
-            asks=RewardEvent,
-            answers={204: None},
-            problems=(*UNKNOWN, "not-activated"),
-            header=HEADER,
-            example=Example(asks={"value": 1.0}),
-        ),
-        Call(
-            name="activate_event" + suffix,
-            method="POST",
-            path=at + "/events/{event}/activate",
-            role="decide",
-            does="Personalizer's Activate.",
-            handler=personalizer.activate_event,
-            answers={204: None},
-            problems=UNKNOWN,
-            header=HEADER,
-        ),
-    ]
+    return [_rank(at, suffix), _reward(at, suffix), _activate(at, suffix)]
+
+
+def _rank(at: str, suffix: str) -> Call:
+    return Call(
+        name="rank" + suffix,
+        method="POST",
+        path=at + "/rank",
+        role="decide",
+        does="Personalizer's Rank: which action to show.",
+        handler=personalizer.rank,
+        asks=RankRequest,
+        answers={201: RankReply},
+        problems=("unknown-space", "conflict", "overloaded", "disk-full"),
+        header=HEADER,
+        example=Example(asks=RANK, answers=RANKED),
+    )
+
+
+def _reward(at: str, suffix: str) -> Call:
+    return Call(
+        name="reward_event" + suffix,
+        method="POST",
+        path=at + "/events/{event}/reward",
+        role="reward",
+        does="Personalizer's Reward.",
+        handler=personalizer.reward_event,
+        asks=RewardEvent,
+        answers={204: None},
+        problems=(*UNKNOWN, "not-activated"),
+        header=HEADER,
+        example=Example(asks={"value": 1.0}),
+    )
+
+
+def _activate(at: str, suffix: str) -> Call:
+    return Call(
+        name="activate_event" + suffix,
+        method="POST",
+        path=at + "/events/{event}/activate",
+        role="decide",
+        does="Personalizer's Activate.",
+        handler=personalizer.activate_event,
+        answers={204: None},
+        problems=UNKNOWN,
+        header=HEADER,
+    )

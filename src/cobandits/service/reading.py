@@ -13,6 +13,8 @@ from cobandits.wire.problems import Detail
 __all__ = ["converted", "decoded", "encoded"]
 
 Read = TypeVar("Read")
+_TIMES = {"since", "before"}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]")
 _AT = re.compile(r" - at `(?:key in )?([^`]*)`$")
 
 
@@ -35,6 +37,9 @@ def decoded(decoder: msgspec.json.Decoder[Read], body: bytes) -> Read:
 
 def converted(kind: type[Read], given: dict[str, str]) -> Read:
     """Return the parameters of an address as a message; refuse what does not fit."""
+    for name in _TIMES & given.keys():
+        if not _DATE.match(given[name]):  # msgspec would take a number for seconds since 1970
+            raise _invalid(f"{name} must be a time such as 2026-11-17T14:00:00Z", "the address: ")
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:

@@ -18,6 +18,7 @@ from cobandits.wire import (
     DecisionRecord,
     LogQuery,
     OneDecision,
+    Relearn,
     SharingReply,
     TaskReply,
     VersionReplies,
@@ -27,6 +28,23 @@ from cobandits.wire import (
 __all__ = ["reading_calls"]
 
 IN = "/v1/spaces/{space}"
+
+
+_RELEARN = Call(
+    name="relearn",
+    method="POST",
+    path=IN + "/relearn",
+    role="admin",
+    does="Learn the log anew without the rewards of a time that was wrong; becomes a version.",
+    handler=history.relearn,
+    asks=Relearn,
+    answers={200: VersionReply},
+    problems=("unknown-space", "disk-full"),
+    loud=True,
+    example=Example(
+        asks={"since": "2026-11-17T14:00:00Z", "before": "2026-11-17T15:00:00Z"}, answers=VERSION
+    ),
+)
 
 
 def reading_calls() -> list[Call]:
@@ -127,6 +145,7 @@ def _versions() -> list[Call]:
             loud=True,
             example=Example(answers=VERSION),
         ),
+        _RELEARN,
         Call(
             name="version_file",
             method="GET",

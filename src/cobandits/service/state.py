@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
@@ -152,11 +153,11 @@ class Bridge:
         for space, group in waiting.items():
             requests = [request for asked in group for request in asked.requests]
 
-            def done(answers: Answers, group: list[_Asked] = group) -> None:
-                loop.call_soon_threadsafe(_hand_out, group, answers)  # in the engine's thread
+            def done(found: Future[Answers], group: list[_Asked] = group) -> None:
+                loop.call_soon_threadsafe(_hand_out, group, found.result())  # engine's thread
 
             try:
-                space.send(requests, done)
+                space.submit(requests).add_done_callback(done)
             except Exception as error:
                 for asked in group:
                     asked.answer(error)

@@ -40,231 +40,224 @@ ONE = IN + "/decisions/{decision}"
 BUSY = ("overloaded", "disk-full")
 
 
-def _spaces() -> list[Call]:
-    return [
-        Call(
-            name="create_space",
-            method="POST",
-            path="/v1/spaces",
-            role="admin",
-            does="Make a space: tasks that learn together.",
-            handler=spaces.create_space,
-            asks=CreateSpace,
-            answers={201: SpaceReply, 200: SpaceReply},
-            problems=("conflict", "disk-full"),
-            loud=True,
-            example=Example(asks=TEAS, answers=SPACE),
-        ),
-        Call(
-            name="list_spaces",
-            method="GET",
-            path="/v1/spaces",
-            role="read",
-            does="List the spaces.",
-            handler=spaces.list_spaces,
-            answers={200: SpaceNames},
-            example=Example(answers={"spaces": ["teas"]}),
-        ),
-        Call(
-            name="read_space",
-            method="GET",
-            path=IN,
-            role="read",
-            does="Read a space and its settings.",
-            handler=spaces.read_space,
-            answers={200: SpaceReply},
-            problems=("unknown-space",),
-            example=Example(answers=SPACE),
-        ),
-        Call(
-            name="change_space",
-            method="PATCH",
-            path=IN,
-            role="admin",
-            does="Change settings from now on; nothing that was learned is lost.",
-            handler=spaces.change_space,
-            asks=ChangeSpace,
-            answers={200: SpaceReply},
-            problems=("unknown-space", "disk-full"),
-            loud=True,
-            example=Example(asks={"floor": 0.05}, answers=SPACE),
-        ),
-    ]
+_SPACES = [
+    Call(
+        name="create_space",
+        method="POST",
+        path="/v1/spaces",
+        role="admin",
+        does="Make a space: tasks that learn together.",
+        handler=spaces.create_space,
+        asks=CreateSpace,
+        answers={201: SpaceReply, 200: SpaceReply},
+        problems=("conflict", "disk-full"),
+        loud=True,
+        example=Example(asks=TEAS, answers=SPACE),
+    ),
+    Call(
+        name="list_spaces",
+        method="GET",
+        path="/v1/spaces",
+        role="read",
+        does="List the spaces.",
+        handler=spaces.list_spaces,
+        answers={200: SpaceNames},
+        example=Example(answers={"spaces": ["teas"]}),
+    ),
+    Call(
+        name="read_space",
+        method="GET",
+        path=IN,
+        role="read",
+        does="Read a space and its settings.",
+        handler=spaces.read_space,
+        answers={200: SpaceReply},
+        problems=("unknown-space",),
+        example=Example(answers=SPACE),
+    ),
+    Call(
+        name="change_space",
+        method="PATCH",
+        path=IN,
+        role="admin",
+        does="Change settings from now on; nothing that was learned is lost.",
+        handler=spaces.change_space,
+        asks=ChangeSpace,
+        answers={200: SpaceReply},
+        problems=("unknown-space", "disk-full"),
+        loud=True,
+        example=Example(asks={"floor": 0.05}, answers=SPACE),
+    ),
+]
 
 
-def _decisions() -> list[Call]:
-    return [
-        Call(
-            name="decide",
-            method="POST",
-            path=IN + "/decisions",
-            role="decide",
-            does="Choose one of the arms. The decision is on disk before it is answered.",
-            handler=decisions.decide,
-            asks=DecideOne,
-            answers={201: DecisionReply, 200: DecisionReply},
-            problems=("unknown-space", "conflict", *BUSY),
-            idempotent=True,
-            example=Example(asks=ASKED, answers=DECIDED),
+_DECISIONS = [
+    Call(
+        name="decide",
+        method="POST",
+        path=IN + "/decisions",
+        role="decide",
+        does="Choose one of the arms. The decision is on disk before it is answered.",
+        handler=decisions.decide,
+        asks=DecideOne,
+        answers={201: DecisionReply, 200: DecisionReply},
+        problems=("unknown-space", "conflict", *BUSY),
+        idempotent=True,
+        example=Example(asks=ASKED, answers=DECIDED),
+    ),
+    Call(
+        name="decide_batch",
+        method="POST",
+        path=IN + "/decisions:batch",
+        role="decide",
+        does="Decide many times; each gets its decision or its problem.",
+        handler=decisions.decide_batch,
+        asks=DecideBatch,
+        answers={200: DecisionResults},
+        problems=("unknown-space", *BUSY),
+        example=Example(asks={"decisions": [ASKED]}, answers={"results": [{"decision": DECIDED}]}),
+    ),
+    Call(
+        name="activate",
+        method="POST",
+        path=ONE + "/activate",
+        role="decide",
+        does="Tell that a held decision was shown: its window begins.",
+        handler=decisions.activate,
+        answers={202: ActivationReply},
+        problems=("unknown-space", "unknown-decision", "conflict", *BUSY),
+        example=Example(
+            answers={
+                "status": "accepted",
+                "decision": DECIDED["id"],
+                "expires": DECIDED["expires"],
+            }
         ),
-        Call(
-            name="decide_batch",
-            method="POST",
-            path=IN + "/decisions:batch",
-            role="decide",
-            does="Decide many times; each gets its decision or its problem.",
-            handler=decisions.decide_batch,
-            asks=DecideBatch,
-            answers={200: DecisionResults},
-            problems=("unknown-space", *BUSY),
-            example=Example(
-                asks={"decisions": [ASKED]}, answers={"results": [{"decision": DECIDED}]}
-            ),
-        ),
-        Call(
-            name="activate",
-            method="POST",
-            path=ONE + "/activate",
-            role="decide",
-            does="Tell that a held decision was shown: its window begins.",
-            handler=decisions.activate,
-            answers={202: ActivationReply},
-            problems=("unknown-space", "unknown-decision", "conflict", *BUSY),
-            example=Example(
-                answers={
-                    "status": "accepted",
-                    "decision": DECIDED["id"],
-                    "expires": DECIDED["expires"],
-                }
-            ),
-        ),
-    ]
+    ),
+]
 
 
-def _rewards() -> list[Call]:
-    return [
-        Call(
-            name="reward",
-            method="POST",
-            path=ONE + "/rewards",
-            role="reward",
-            does="Tell what a decision has earned. It is on disk before it is answered.",
-            handler=decisions.reward,
-            asks=RewardOne,
-            answers={202: RewardReply},
-            problems=("unknown-space", "unknown-decision", "conflict", "not-activated", *BUSY),
-            example=Example(asks={"value": 1.0}, answers=REWARDED),
+_REWARDS = [
+    Call(
+        name="reward",
+        method="POST",
+        path=ONE + "/rewards",
+        role="reward",
+        does="Tell what a decision has earned. It is on disk before it is answered.",
+        handler=decisions.reward,
+        asks=RewardOne,
+        answers={202: RewardReply},
+        problems=("unknown-space", "unknown-decision", "conflict", "not-activated", *BUSY),
+        example=Example(asks={"value": 1.0}, answers=REWARDED),
+    ),
+    Call(
+        name="reward_batch",
+        method="POST",
+        path=IN + "/rewards:batch",
+        role="reward",
+        does="Tell many rewards; each gets its status or its problem.",
+        handler=decisions.reward_batch,
+        asks=RewardBatch,
+        answers={200: RewardResults},
+        problems=("unknown-space", *BUSY),
+        example=Example(
+            asks={"rewards": [{"decision": DECIDED["id"], "value": 1.0}]},
+            answers={"results": [{"reward": REWARDED}]},
         ),
-        Call(
-            name="reward_batch",
-            method="POST",
-            path=IN + "/rewards:batch",
-            role="reward",
-            does="Tell many rewards; each gets its status or its problem.",
-            handler=decisions.reward_batch,
-            asks=RewardBatch,
-            answers={200: RewardResults},
-            problems=("unknown-space", *BUSY),
-            example=Example(
-                asks={"rewards": [{"decision": DECIDED["id"], "value": 1.0}]},
-                answers={"results": [{"reward": REWARDED}]},
-            ),
-        ),
-    ]
+    ),
+]
 
 
-def _keys() -> list[Call]:
-    return [
-        Call(
-            name="list_keys",
-            method="GET",
-            path="/v1/keys",
-            role="admin",
-            does="List the API keys, without their secrets.",
-            handler=operations.list_keys,
-            answers={200: KeyReplies},
-            example=Example(answers={"keys": [KEY]}),
+_KEYS = [
+    Call(
+        name="list_keys",
+        method="GET",
+        path="/v1/keys",
+        role="admin",
+        does="List the API keys, without their secrets.",
+        handler=operations.list_keys,
+        answers={200: KeyReplies},
+        example=Example(answers={"keys": [KEY]}),
+    ),
+    Call(
+        name="add_key",
+        method="POST",
+        path="/v1/keys",
+        role="admin",
+        does="Make an API key; its token is shown only now.",
+        handler=operations.add_key,
+        asks=CreateKey,
+        answers={201: KeyReply},
+        loud=True,
+        example=Example(
+            asks={"roles": ["decide"], "note": "web"},
+            answers={**KEY, "token": "cb_9f86d081_..."},
         ),
-        Call(
-            name="add_key",
-            method="POST",
-            path="/v1/keys",
-            role="admin",
-            does="Make an API key; its token is shown only now.",
-            handler=operations.add_key,
-            asks=CreateKey,
-            answers={201: KeyReply},
-            loud=True,
-            example=Example(
-                asks={"roles": ["decide"], "note": "web"},
-                answers={**KEY, "token": "cb_9f86d081_..."},
-            ),
-        ),
-        Call(
-            name="revoke_key",
-            method="DELETE",
-            path="/v1/keys/{key}",
-            role="admin",
-            does="Revoke an API key at once.",
-            handler=operations.revoke_key,
-            answers={200: KeyReply},
-            problems=("unknown-key",),
-            loud=True,
-            example=Example(answers={**KEY, "revoked": "2026-11-18T09:00:00+00:00"}),
-        ),
-    ]
+    ),
+    Call(
+        name="revoke_key",
+        method="DELETE",
+        path="/v1/keys/{key}",
+        role="admin",
+        does="Revoke an API key at once.",
+        handler=operations.revoke_key,
+        answers={200: KeyReply},
+        problems=("unknown-key",),
+        loud=True,
+        example=Example(answers={**KEY, "revoked": "2026-11-18T09:00:00+00:00"}),
+    ),
+]
 
 
-def _operations() -> list[Call]:
-    return [
-        Call(
-            name="alive",
-            method="GET",
-            path="/livez",
-            role=None,
-            does="Whether the process runs.",
-            handler=operations.alive,
-            answers={200: None},
-            media=TEXT,
-        ),
-        Call(
-            name="ready",
-            method="GET",
-            path="/readyz",
-            role=None,
-            does="Whether decisions can be answered.",
-            handler=operations.ready,
-            answers={200: Ready},
-            example=Example(answers={"status": "ready", "spaces": 1, "free_bytes": 10**10}),
-        ),
-        Call(
-            name="measures",
-            method="GET",
-            path="/metrics",
-            role="read",
-            does="Measures as Prometheus reads them.",
-            handler=operations.measures,
-            answers={200: None},
-            media="text/plain; version=0.0.4; charset=utf-8",
-        ),
-        Call(
-            name="problem_page",
-            method="GET",
-            path="/problems/{kind}",
-            role=None,
-            does="What a kind of problem means.",
-            handler=operations.problem_page,
-            answers={200: None},
-            problems=("unknown-path",),
-            media=TEXT,
-        ),
-    ]
+_OPERATIONS = [
+    Call(
+        name="alive",
+        method="GET",
+        path="/livez",
+        role=None,
+        does="Whether the process runs.",
+        handler=operations.alive,
+        answers={200: None},
+        media=TEXT,
+    ),
+    Call(
+        name="ready",
+        method="GET",
+        path="/readyz",
+        role=None,
+        does="Whether decisions can be answered.",
+        handler=operations.ready,
+        answers={200: Ready},
+        example=Example(answers={"status": "ready", "spaces": 1, "free_bytes": 10**10}),
+    ),
+    Call(
+        name="measures",
+        method="GET",
+        path="/metrics",
+        role="read",
+        does="Measures as Prometheus reads them.",
+        handler=operations.measures,
+        answers={200: None},
+        media="text/plain; version=0.0.4; charset=utf-8",
+    ),
+    Call(
+        name="problem_page",
+        method="GET",
+        path="/problems/{kind}",
+        role=None,
+        does="What a kind of problem means.",
+        handler=operations.problem_page,
+        answers={200: None},
+        problems=("unknown-path",),
+        media=TEXT,
+    ),
+]
 
 
 def table() -> Table:
     """Return all calls; the last is the description of the others."""
-    calls = [*_spaces(), *_decisions(), *_rewards(), *reading_calls(), *report_calls()]
-    calls += [*personalizer_calls(), *_keys(), *_operations()]
+    calls = [*_SPACES, *_DECISIONS, *_REWARDS, *reading_calls(), *report_calls()]
+    calls += [*personalizer_calls(), *_KEYS, *_OPERATIONS]
     document: dict[str, Any] = {}
 
     async def describe(_: Exchange) -> Reply:

@@ -18,6 +18,7 @@ __all__ = [
     "LogQuery",
     "Neighbour",
     "OneDecision",
+    "Relearn",
     "RewardRecord",
     "SharingReply",
     "TaskPoint",
@@ -120,11 +121,18 @@ class SharingReply(Struct, frozen=True, kw_only=True):
     tasks: list[TaskPoint]
 
 
+class Relearn(Asked, frozen=True, kw_only=True):
+    """Leave out the rewards of decisions made from ``since`` on and ``before`` another time."""
+
+    since: Annotated[datetime, Meta(tz=True)]
+    before: Annotated[datetime, Meta(tz=True)]
+
+
 class VersionReply(Struct, frozen=True, kw_only=True):
     """A state that began with an event, and can be returned to."""
 
     name: str
-    kind: Literal["space", "install", "rollback"]
+    kind: Literal["space", "install", "rollback", "relearn"]
     at: datetime
     of: Annotated[str | None, Meta(description="For a roll-back, the version returned to.")]
 

@@ -35,18 +35,20 @@ class Cell:
 
     decisions: int = 0
     explored: int = 0
-    rewards: int = 0
-    total: float = 0.0
+    rewards: int = 0  # of all decisions
+    own: int = 0  # of those that the policy made,
+    total: float = 0.0  # with their sum
     squares: float = 0.0
     weights: float = 0.0  # of the baseline: 1 / probability where its arm was taken, else 0
     weighted: float = 0.0  # weight x reward
     moments: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # w^2, w^2 r, w^2 r^2
 
-    def add(self, value: float, weight: float) -> None:
-        """Take a reward, and the weight that it has for the baseline."""
+    def add(self, value: float, weight: float, *, own: bool) -> None:
+        """Take a reward, the weight that it has for the baseline, and whether the policy chose."""
         self.rewards += 1
-        self.total += value
-        self.squares += value * value
+        self.own += own
+        self.total += value * own
+        self.squares += value * value * own
         self.weights += weight
         self.weighted += weight * value
         for power in range(3):
@@ -54,17 +56,19 @@ class Cell:
 
     def merge(self, other: Cell) -> None:
         """Take the sums of another cell."""
-        for name in ("decisions", "explored", "rewards", "total", "squares", "weights", "weighted"):
+        for name in ("decisions", "explored", "rewards", "own"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in ("total", "squares", "weights", "weighted"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.moments = [a + b for a, b in zip(self.moments, other.moments, strict=True)]
 
     @property
     def reward(self) -> Mean | None:
-        """The mean reward."""
-        if self.rewards < 2:
+        """The mean reward of the policy's own decisions."""
+        if self.own < 2:
             return None
-        mean = self.total / self.rewards
-        variance = max(0.0, self.squares / self.rewards - mean**2) / (self.rewards - 1)
+        mean = self.total / self.own
+        variance = max(0.0, self.squares / self.own - mean**2) / (self.own - 1)
         return _interval(mean, variance)
 
     @property
@@ -87,6 +91,7 @@ class _Made(NamedTuple):
     """A decision whose reward may come."""
 
     weight: float
+    own: bool
     task: str
 
 
@@ -132,7 +137,7 @@ class Tally:
             ids = arm_ids(request)
             baseline = request.get("baseline", ids[0])
             weight = 1 / choice.probability if ids[choice.arm] == baseline else 0.0
-            self._made[event.number] = _Made(weight, event.task or "")
+            self._made[event.number] = _Made(weight, choice.by == "policy", event.task or "")
             if len(self._made) > _REMEMBERED:
                 self._made.popitem(last=False)
             self.tasks[event.task or ""] += 1
@@ -144,7 +149,7 @@ class Tally:
             if made is None:
                 return
             for one in (cell, self.whole, self.earned.setdefault(made.task, Cell())):
-                one.add(event.value, made.weight)
+                one.add(event.value, made.weight, own=made.own)
 
     def series(self, most: int = 48) -> list[tuple[int, Cell]]:
         """Return at most ``most`` periods of equal length, with their first second since 1970."""

@@ -24,6 +24,7 @@ from cobandits.wire import (
     LogQuery,
     Neighbour,
     OneDecision,
+    Relearn,
     RewardRecord,
     SharingReply,
     TaskPoint,
@@ -37,6 +38,7 @@ __all__ = [
     "list_decisions",
     "list_versions",
     "read_decision",
+    "relearn",
     "restore_version",
     "sharing",
     "sharing_of",
@@ -191,6 +193,16 @@ async def restore_version(exchange: Exchange) -> Reply:
     name, version = exchange.places
     space = exchange.service.space(name)
     return Reply(200, _version(await exchange.service.aside(lambda: space.rollback(version))))
+
+
+async def relearn(exchange: Exchange) -> Reply:
+    """Learn the log anew without the rewards of a time, and make that the present version."""
+    space = exchange.service.space(exchange.places[0])
+    asked: Relearn = exchange.message()
+    found = await exchange.service.aside(
+        lambda: space.relearn(since=asked.since, before=asked.before)
+    )
+    return Reply(200, _version(found))
 
 
 async def version_file(exchange: Exchange) -> Reply:
