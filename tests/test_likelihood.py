@@ -103,7 +103,8 @@ def test_the_score_is_the_gradient_in_the_covariance() -> None:
 def test_information_is_that_of_dense_covariances() -> None:
     blocks, factors = some_blocks(), some_factors(4)
     likelihood = factors.likelihood(blocks, CENTER)
-    total, pulls = factors.information(likelihood)
+    information = factors.information(likelihood)
+    total, pulls = information.total, information.pulls
     expected, each = np.zeros((P, P)), []
     for _, Z, y in blocks:
         for X, v in zip(Z, y, strict=True):
@@ -111,6 +112,7 @@ def test_information_is_that_of_dense_covariances() -> None:
             expected += X.T @ np.linalg.solve(K, X)
             each.append(X.T @ np.linalg.solve(K, v - X @ CENTER))
     np.testing.assert_allclose(total / factors.noise, expected, rtol=1e-9, atol=1e-12)
+    assert information.trace == pytest.approx(np.trace(total), rel=1e-9)
     np.testing.assert_allclose(pulls / factors.noise, each, rtol=1e-9, atol=1e-12)
     moved = likelihood.pulls(factors.L, float(np.log(factors.noise)), CENTER)
     np.testing.assert_allclose(moved, pulls, rtol=1e-12)

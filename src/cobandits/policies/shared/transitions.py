@@ -22,6 +22,7 @@ from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior, fit_priors
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.posteriors import TaskPosteriors
+from cobandits.policies.shared.row_store import RowStore
 from cobandits.policies.shared.state import Refit, Snapshot, State
 from cobandits.policies.task_index import TaskIndex
 
@@ -33,8 +34,8 @@ Codes = NDArray[np.int64]
 def absorb(state: State) -> State:
     """Return the state with its pending rewards stored and tested for drift.
 
-    Where a task has had a quarter more rewards, and a few, since its theta was last learned in all
-    directions, it is learned so again. If all tasks ask equally often, a refit comes first.
+    Where a task has had half as many rewards again, and a few, since its theta was last learned in
+    all directions, it is learned so again.
     """
     news = Pending.joined(state.pending)
     following = _compared(state, news)
@@ -174,12 +175,14 @@ def undone(state: State) -> State | None:
 def _refitted(state: State, news: Pending, n_new: int) -> State:
     """Return the state with a prior learned from its rows; counts the last ``n_new`` of news."""
     seen = state.seen + n_new
-    store = state.store.compressed(config.COMPRESSION * state.store.width).sorted()
+    store = state.store.compressed(int(config.COMPRESSION * state.store.width)).sorted()
     best = state.selector.best(store)
     try:
-        fit = fit_priors(store, state.selector.start(best), least_noise=state.selector.least_noise)
+        start, least = state.selector.start(best), state.selector.least_noise
+        fit = fit_priors(store, start, best, least_noise=least)
         selector = state.selector.following(best, fit)
-        posteriors = TaskPosteriors.of(store, DecomposedPrior.of(fit.under(best)))
+        prior = DecomposedPrior.of(selector.scaled(fit.under(best)))
+        posteriors = TaskPosteriors.of(store, prior, fit.blocks)
         _learn_dropped(posteriors, state, store.dropped, news, n_new)
     except np.linalg.LinAlgError as error:
         raise DataError(
@@ -190,7 +193,9 @@ def _refitted(state: State, news: Pending, n_new: int) -> State:
     due = int(np.ceil(seen * growth))
     following = replace(
         state,
-        store=store.with_room(max(0, min(due - seen, store.most - store.used))),
+        store=store.with_room(
+            max(0, min(due - seen, store.used // 2 + 1, store.most - store.used))
+        ),
         selector=selector,
         posteriors=posteriors,
         estimate=_estimate(posteriors, state.tasks),
@@ -201,6 +206,11 @@ def _refitted(state: State, news: Pending, n_new: int) -> State:
     following.count(news.tasks[-n_new:], news.rows[-n_new:, -1])
     following.full_counts = following.counts.copy()
     return following
+
+
+def _room(store: RowStore, n_rewards: int) -> int:
+    """Return for how many more rows to take memory, of those until the next refit."""
+    return max(0, min(n_rewards, store.used // 2 + 1, store.most - store.used))
 
 
 def _learn_dropped(

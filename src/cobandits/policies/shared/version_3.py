@@ -35,8 +35,8 @@ def _upgrade(header: Header, arrays: Arrays, prefix: str) -> None:
         "shared": before["shrinkage_pseudo_tasks"] < _ALONE,
         "offset": before["offset"],
     }
-    selector["noise_share"] = config.NOISE_SHARE
-    arrays[name + "errors"], arrays[name + "recent"] = np.zeros(4), np.zeros(4)
+    selector["noise_share"], selector["spread"] = config.NOISE_SHARE, 1.0
+    arrays[name + "errors"], arrays[name + "recent"] = np.zeros(4), np.zeros(5)
     if name + "covariance" in arrays:
         covariance = arrays[name + "covariance"]
         selector["alone_variance"] = float(np.trace(covariance)) / len(covariance)

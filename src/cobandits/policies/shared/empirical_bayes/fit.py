@@ -45,6 +45,7 @@ def first_hyperparameters(store: RowStore) -> Hyperparameters:
 def fit_priors(
     store: RowStore,
     start: Priors | None,
+    used: Hyperparameters,
     *,
     least_noise: float | None = None,
     noise: float | None = None,
@@ -56,6 +57,8 @@ def fit_priors(
 
     Parameters
     ----------
+    used : Hyperparameters
+        Those to use. A prior that is a candidate alone is learned from some of the tasks.
     least_noise : float, optional
         Bound of the noise's variance while directions that tasks share are learned.
     noise : float, optional
@@ -67,16 +70,27 @@ def fit_priors(
     start = Priors(*(replace(prior, feature_second_moment=moment) for prior in start))
     slots = busiest_slots(store, coordinates.dim)
     blocks = list(task_blocks(store, slots, coordinates))
-    blocks, scale = _without_outliers(blocks, start.alone.center)
+    weighted, scale = _without_outliers(blocks, start.alone.center)
     least = config.LEAST_NOISE * scale
     bounds = NoiseBounds(least, config.MOST_NOISE * scale)
     bounds = bounds if noise is None else NoiseBounds(noise, noise)
-    alone = _fit_alone(blocks, start.alone, bounds)
+    alone = _fit_alone(weighted, start.alone, bounds, all_tasks=not used.shared)
     if noise is None:
         share = config.NOISE_SHARE * scale if least_noise is None else least_noise
-        bounds = bounds._replace(least=max(least, min(share, config.NOISE_SHARE * scale)))
-    shared = _fit_shared(blocks, start.shared, bounds, scale)
-    return PriorFit(slots=slots, shared=shared, alone=alone)
+        share = min(share, config.NOISE_SHARE * scale) * _parameter_share(start.shared, weighted)
+        bounds = bounds._replace(least=max(least, share))
+    shared = _fit_shared(weighted, start.shared, bounds, scale)
+    return PriorFit(blocks=blocks, shared=shared, alone=alone)
+
+
+def _parameter_share(prior: Prior, blocks: list[TaskBlock]) -> float:
+    """Return how many numbers L has over the number of rows, at most 1.
+
+    The more rows there are for each, the less can L explain their noise.
+    """
+    rows = sum(float((block.features[..., -1] ** 2).sum()) for block in blocks)
+    columns = Factors.of(prior.covariance, prior.noise).L.shape[1] + 1  # and one to be found
+    return float(min(1.0, columns * len(prior.mean) / rows))
 
 
 def _fit_shared(
@@ -100,7 +114,9 @@ def _fit_shared(
     return FittedPrior(factors=found, likelihood=likelihood, start=start, before=factors)
 
 
-def _fit_alone(blocks: list[TaskBlock], start: Prior, bounds: NoiseBounds) -> FittedPrior:
+def _fit_alone(
+    blocks: list[TaskBlock], start: Prior, bounds: NoiseBounds, *, all_tasks: bool
+) -> FittedPrior:
     """Fit a prior without a preferred direction, by MacKay's rule on the rows of some tasks."""
     p, some = len(start.covariance), _some(blocks)
     isotropic = float(np.trace(start.covariance)) / p
@@ -110,7 +126,7 @@ def _fit_alone(blocks: list[TaskBlock], start: Prior, bounds: NoiseBounds) -> Fi
         change, factors = np.log(found.rho / factors.rho), found
         if abs(change) < config.ALONE_TOLERANCE:
             break
-    return _alone_step(blocks, start, factors, bounds)
+    return _alone_step(blocks if all_tasks else some, start, factors, bounds)
 
 
 def _some(blocks: list[TaskBlock]) -> list[TaskBlock]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.shared import config
+from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock
 from cobandits.policies.shared.empirical_bayes.factors import Factors
 from cobandits.policies.shared.empirical_bayes.likelihood import Information, MarginalLikelihood
 from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean
@@ -58,6 +59,11 @@ class FittedPrior:
     def information(self) -> Information:
         """What all rewards say about thetas."""
         return self.factors.information(self.likelihood)
+
+    @property
+    def n_tasks(self) -> int:
+        """The tasks that it was learned from."""
+        return sum(len(block.rewards) for block in self.likelihood.blocks)
 
     def prior(self, *, offset: bool) -> Prior:
         """Return the prior with or without an offset."""
@@ -126,19 +132,24 @@ class FittedPrior:
         return G, pulls + G @ self.start.center
 
     def _mean(self, level: float) -> CommonMean:
+        if self.n_tasks <= (p := len(self.start.mean)):
+            return CommonMean.none(p)
         G, g = self._equations
-        if len(self.information.pulls) <= len(G):  # tasks
-            return CommonMean.none(len(G))
         return common_mean(self.factors.covariance, G, g - G[:, -1] * level)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PriorFit:
-    """The priors of a refit, and the slots of the tasks that they were learned from."""
+    """The priors of a refit, and the rows that they were learned from."""
 
-    slots: Codes
+    blocks: list[TaskBlock]
     shared: FittedPrior
-    alone: FittedPrior
+    alone: FittedPrior  # of the first tasks, where it is not in use
+
+    @property
+    def slots(self) -> Codes:
+        """The slots of the tasks that both priors were learned from."""
+        return np.concatenate([block.slots for block in self.blocks])[: self.alone.n_tasks]
 
     def under(self, hyperparameters: Hyperparameters) -> Prior:
         """Return the prior to use: its covariance includes what is not known of the mean."""
@@ -149,7 +160,8 @@ class PriorFit:
 
     def thetas(self, hyperparameters: Hyperparameters) -> Doubles:
         """Return the thetas with intercept that would be learned, (len(slots), d + 1)."""
-        return self._fitted(hyperparameters).thetas(offset=hyperparameters.offset)
+        fitted = self._fitted(hyperparameters)
+        return fitted.thetas(offset=hyperparameters.offset)[: self.alone.n_tasks]
 
     def is_settled(self, hyperparameters: Hyperparameters) -> bool:
         """Tell whether the fit hardly moved predictions, nor what is isotropic."""

@@ -50,8 +50,18 @@ class Information(NamedTuple):
     Of both the noise is a factor: they are s times as large as the information itself.
     """
 
-    total: Doubles  # sum of s Z_t' K_t^-1 Z_t, (p, p)
+    parts: list[tuple[Doubles, Doubles]]  # X and B of blocks, with sum X'X - B'B the total
     pulls: Doubles  # s Z_t' K_t^-1 r_t of each task, (T, p)
+
+    @property
+    def total(self) -> Doubles:
+        """The sum of ``s Z_t' K_t^-1 Z_t``, (p, p); it takes O(rows p^2)."""
+        return np.asarray(sum(_flat(X).T @ _flat(X) - _flat(B).T @ _flat(B) for X, B in self.parts))
+
+    @property
+    def trace(self) -> float:
+        """The trace of the total."""
+        return float(sum(np.vdot(X, X) - np.vdot(B, B) for X, B in self.parts))
 
     def score(self, noise: float) -> Doubles:
         """Return the gradient of twice the log-likelihood in the covariance, (p, p)."""
@@ -59,7 +69,7 @@ class Information(NamedTuple):
 
     def isotropic_ratio(self, noise: float) -> float:
         """Return the factor of MacKay's rule by which the isotropic variance grows."""
-        return float((self.pulls**2).sum() / (noise * np.trace(self.total)))
+        return float((self.pulls**2).sum() / (noise * self.trace))
 
 
 class MarginalLikelihood:
@@ -79,24 +89,25 @@ class MarginalLikelihood:
         total, squares, gradient = self.n_rows * log_noise, 0.0, np.zeros_like(L)
         for (X, _), x in zip(self.blocks, self._residuals, strict=True):
             A, half, log_det = _factorised(X, scaled)
-            w = _times(half.transpose(0, 2, 1), _times(half, _times(A.transpose(0, 2, 1), x)))
+            inverse = half.transpose(0, 2, 1) @ half
+            w = _times(inverse, _times(A.transpose(0, 2, 1), x))
             errors = x - _times(A, w)
-            total, squares = total + log_det, squares + float(np.sum(x * errors))
-            D = (A @ half.transpose(0, 2, 1)) @ half - errors[..., None] * (w[:, None] / noise)
+            total, squares = total + log_det, squares + float(np.vdot(x, errors))
+            D = A @ inverse
+            D -= errors[..., None] * (w[:, None] / noise)
             gradient += _flat(X).T @ _flat(D)
         in_noise = (self.n_rows - squares / noise) / 2 - 0.5 * float(np.sum(scaled * gradient))
         return (total + squares / noise) / 2, gradient * np.exp(-log_noise / 2), in_noise
 
     def information(self, L: Doubles, log_noise: float) -> Information:
         """Return what the rewards say about thetas under L and the noise."""
-        scaled, p = L * np.exp(-log_noise / 2), len(L)
-        total, pulls = np.zeros((p, p)), []
+        scaled, parts, pulls = L * np.exp(-log_noise / 2), [], []
         for (X, _), x in zip(self.blocks, self._residuals, strict=True):
             A, half, _ = _factorised(X, scaled)
             B = half @ (A.transpose(0, 2, 1) @ X)  # (b, q, p)
-            total += _flat(X).T @ _flat(X) - _flat(B).T @ _flat(B)
+            parts.append((X, B))
             pulls.append(_pulls(X, x, A, half))
-        return Information(total, np.concatenate(pulls))
+        return Information(parts, np.concatenate(pulls))
 
     def pulls(self, L: Doubles, log_noise: float, center: Doubles) -> Doubles:
         """Return the pulls, (T, p), of :class:`Information`, with another mean, (p,)."""
