@@ -203,6 +203,9 @@ RECENT_DISCOUNT = 0.1
 LEAST_NOISE = 1e-10
 """Least variance of the noise, over that of the rewards: less is lost in rounding."""
 
+LEAST_RESOLVED = 1e-12
+"""Least variance of the noise, over that of the thetas: less is lost in rounding."""
+
 OUTLIER_RATIO = 50.0
 """Largest mean square of a task's rewards, in units of the median task's.
 

@@ -34,6 +34,11 @@ class NoiseBounds(NamedTuple):
     least: float
     most: float = np.inf
 
+    def resolving(self, covariance: Doubles) -> NoiseBounds:
+        """Return bounds such that rows can be factorised, unless the noise is known."""
+        least = max(self.least, config.LEAST_RESOLVED * float(np.trace(covariance)))
+        return self if self.least == self.most else NoiseBounds(least, max(self.most, least))
+
     def clip(self, noise: float) -> float:
         """Return the nearest variance within the bounds."""
         return float(min(max(noise, self.least), self.most))

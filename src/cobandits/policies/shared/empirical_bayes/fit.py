@@ -100,6 +100,7 @@ def _fit_shared(
 
     If what was isotropic does not suit the new rewards at all, it is mended first.
     """
+    bounds = bounds.resolving(start.covariance)
     factors = Factors.of(start.covariance, bounds.clip(start.noise))
     likelihood = factors.likelihood(blocks, start.center)
     information = factors.information(likelihood)
@@ -118,7 +119,7 @@ def _fit_alone(
     blocks: list[TaskBlock], start: Prior, bounds: NoiseBounds, *, all_tasks: bool
 ) -> FittedPrior:
     """Fit a prior without a preferred direction, by MacKay's rule on the rows of some tasks."""
-    p, some = len(start.covariance), _some(blocks)
+    p, some, bounds = len(start.mean), _some(blocks), bounds.resolving(start.covariance)
     isotropic = float(np.trace(start.covariance)) / p
     factors = Factors(L=np.zeros((p, 0)), isotropic=isotropic, noise=bounds.clip(start.noise))
     for _ in range(config.ALONE_STEPS):
@@ -169,8 +170,10 @@ def _without_outliers(blocks: list[TaskBlock], center: Doubles) -> tuple[list[Ta
     ones = (block.features[..., -1] for block in blocks)
     counts = np.concatenate([np.einsum("bn,bn->b", one, one) for one in ones])
     most = config.OUTLIER_RATIO * float(np.median(squares / counts))
-    if most == 0 or (squares <= most * counts).all():
-        return blocks, float(squares.sum() / counts.sum()) or 1.0
+    level = float(sum((block.rewards**2).sum() for block in blocks)) / float(counts.sum())
+    least = config.CONSTANT_VARIANCE * level or 1.0  # less is rounding
+    if most <= least or (squares <= most * counts).all():
+        return blocks, max(least, float(squares.sum() / counts.sum()))
     roots = np.sqrt(np.minimum(1.0, most * counts / np.maximum(squares, most * counts)))
     parts = np.split(roots, np.cumsum([len(block.slots) for block in blocks])[:-1])
     lighter = [

@@ -115,15 +115,16 @@ class HyperparameterSelector:
     def _next_spread(self, noise: float) -> float:
         """Return by which factor the latest errors exceeded what was expected, the noise apart.
 
-        It is at least 1. Errors that are smaller than expected are a matter of the noise, which
-        the fit has learned since: ``noise`` is what it found.
+        It is at least 1, and what may be chance is left out. Errors that are smaller than expected
+        are a matter of the noise, which the fit has learned since: ``noise`` is what it found.
         """
         n, squares, expected = self.recent[2:]
         if self.priors is None or n < config.SPREAD_REWARDS:
             return self.spread
         used = self.priors.shared if self.hyperparameters.shared else self.priors.alone
         told, found = expected / n / self.spread - used.noise, squares / n - noise
-        return float(np.clip(found / told, *config.SPREADS)) if told > 0 else config.SPREADS[0]
+        chance = squares / n * np.sqrt(2 / n)  # standard error of the mean square
+        return float(np.clip((found - chance) / told, *config.SPREADS)) if told > 0 else 1.0
 
     def following(self, hyperparameters: Hyperparameters, fit: PriorFit) -> HyperparameterSelector:
         """Return the selector after a refit: candidates predict with thetas of the new fit."""
