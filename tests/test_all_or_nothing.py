@@ -239,6 +239,7 @@ def test_an_update_can_be_interrupted_at_any_step(
 ) -> None:
     """In a refit, in one that drops rows, when tasks have changed, and when rows are stored."""
     monkeypatch.setattr(config, "ROW_BYTES", within)
+    monkeypatch.setattr(config, "FEWEST_ROWS", 4)
     when = {**moments(), "before a change": moments()["after a change"] - 1}[moment]
     policy = played(when, dim=DIM if within > 1 else 2 * DIM)
     if "pending" in moment:
