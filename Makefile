@@ -5,7 +5,7 @@ WORKERS ?= 2
 ROWS ?=
 PYTEST_ARGS ?=
 # A part of the tests reaches a part of the lines: the share is that of all.
-COVERAGE := $(if $(PYTEST_ARGS),,--cov --cov-report=term:skip-covered)
+COVERAGE := $(if $(PYTEST_ARGS),,-m slipcover --source src/cobandits --skip-covered --fail-under 98)
 PEERS_ARGS ?=
 
 VENV := .venv
@@ -55,7 +55,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(C_SOURCES)
 	@touch $@
 
 test: lint ## linters, type checker, tests and doctests; the share of lines they reach
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(COVERAGE) $(PYTEST_ARGS)
+	$(BIN)/python $(COVERAGE) -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 test-matrix: setup ## the tests on other BLAS kernels, dependencies, builds and orders (hours; ROWS="haswell oldest")
 	$(BIN)/python -m tests.matrix --workers $(WORKERS) $(ROWS)

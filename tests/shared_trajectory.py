@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.logs import LogWriter
-from cobandits.policies import Shared
+from cobandits.policies import Shared, gaussian
+from cobandits.policies.shared import config
 from tests.shared_states import state_of
 
 Floats = NDArray[np.floating]
@@ -88,7 +90,23 @@ def moments() -> dict[str, int]:
 
 def played(rounds: int, **setting: Any) -> Shared:
     """Return a policy that has played so many rounds."""
-    policy = Shared(**{"dim": DIM, "n_tasks": TASKS, **setting})
+    constants = {name: value for name, value in vars(config).items() if name.isupper()}
+    given = {"dim": DIM, "n_tasks": TASKS, **setting}
+    return copy.deepcopy(_played(rounds, _items(given), _items(constants), gaussian.COMPILED))
+
+
+def _items(values: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(values.items()))
+
+
+@functools.cache  # many tests begin at the same moments
+def _played(
+    rounds: int,
+    setting: tuple[tuple[str, Any], ...],
+    constants: tuple[tuple[str, Any], ...],
+    compiled: bool,
+) -> Shared:
+    policy = Shared(**dict(setting))
     for n in range(rounds):
         play(policy, n)
     return policy

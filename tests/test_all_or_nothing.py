@@ -36,8 +36,6 @@ from tests.shared_trajectory import (
     played,
 )
 
-pytestmark = pytest.mark.no_cover  # other tests cover the same lines, and coverage takes time
-
 Floats = NDArray[np.floating]
 
 SHARED = "cobandits.policies.shared"

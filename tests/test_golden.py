@@ -7,8 +7,6 @@ import pytest
 
 from tests.golden import SCENARIOS, Trajectory, fingerprint, path, play
 
-pytestmark = pytest.mark.no_cover  # other tests cover the same lines, and coverage takes time
-
 # On another machine sums are rounded otherwise. A refit takes a few steps towards an optimum, and
 # how far these get depends on the last bits; so trajectories are alike there, not the same.
 ELSEWHERE, SMALL = 0.3, 0.01  # of the norm, and of a number

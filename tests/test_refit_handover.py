@@ -19,8 +19,6 @@ from tests.golden import SCENARIOS, Scenario
 from tests.shared_states import assert_holds, assert_same, made, n_dropped, saved
 from tests.shared_trajectory import ARMS, CHANGE, DIM, TASKS, asked, paid, play, played
 
-pytestmark = pytest.mark.no_cover  # other tests cover the same lines, and coverage takes time
-
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 Batch = tuple[Codes, Floats, Decisions, Floats]

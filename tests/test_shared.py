@@ -24,8 +24,6 @@ from cobandits.policies.shared.exploration import Experience, Explore, needed_sh
 from cobandits.simulate import simulate
 from tests.shared_states import assert_holds, assert_same, made, n_dropped, saved, state_of, thetas
 
-pytestmark = pytest.mark.no_cover  # other tests cover the same lines, and coverage takes time
-
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
 Change = Callable[[Floats], Floats]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable
+from math import erfc, sqrt
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.integrate import quad
-from scipy.stats import norm
 
 from cobandits.errors import DataError
 from cobandits.policies import gaussian
@@ -416,6 +416,11 @@ LAYOUTS: dict[str, Callable[[Doubles], Floats]] = {
 }
 
 
+def normal_tail(u: float, mean: float, std: float) -> float:
+    """Return the probability of a Gaussian value above u."""
+    return 0.5 * erfc((u - mean) / (std * sqrt(2)))
+
+
 def greedy_by_loops(
     posteriors: TaskPosteriors, asked: Codes, arms: Floats, counts: Codes, highest: float
 ) -> tuple[Codes, Doubles]:
@@ -428,7 +433,7 @@ def greedy_by_loops(
         top = max(values[best], highest - posteriors.thetas[t, -1])
         gains = [
             # E max(v - a, 0) - E max(v - b, 0) is the integral of P(v > u) from a to b
-            quad(norm(value, std).sf, values[best], top, epsabs=1e-12)[0]
+            quad(normal_tail, values[best], top, args=(value, std), epsabs=1e-12)[0]
             for value, std in zip(values, np.sqrt(variances), strict=True)
         ]
         neglected = shares / (config.REPEAT_RATIO * shares[best]) - 1
