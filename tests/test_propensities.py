@@ -181,5 +181,6 @@ def test_the_compiled_pass_refuses_what_does_not_fit() -> None:
         (values, factors, none, arms, points, np.zeros(1)),
         (values[:, :1].copy(), factors[:, :1].copy(), none, arms, points, out),
     ):
-        with pytest.raises(ValueError, match="expected|arm|two arms"):
-            _propensity.winning(*wrong, 1e-12)
+        v, f, o, a, p, found = wrong
+        with pytest.raises(ValueError, match=r"expected|arm"):
+            _propensity.winning(v, f, o, a, p, found, 1e-12)

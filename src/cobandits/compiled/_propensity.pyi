@@ -1,13 +1,14 @@
-from numpy import float64, int64
+from typing import Any
+
 from numpy.typing import NDArray
 
 def winning(
-    values: NDArray[float64],
-    factors: NDArray[float64],
-    own: NDArray[float64],
-    arms: NDArray[int64],
-    points: NDArray[float64],
-    out: NDArray[float64],
+    values: NDArray[Any],
+    factors: NDArray[Any],
+    own: NDArray[Any],
+    arms: NDArray[Any],
+    points: NDArray[Any],
+    out: NDArray[Any],
     smallest: float,
     /,
 ) -> None: ...

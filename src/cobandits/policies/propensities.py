@@ -77,10 +77,13 @@ def winning(values: Floats, factors: Floats, arms: Codes, own: Floats | None = N
         return np.ones(m)
     found = np.empty(m)
     if COMPILED:
-        given = (values, factors, _NONE if own is None else own)
-        doubles = (np.ascontiguousarray(one, np.float64) for one in given)
-        chosen = np.ascontiguousarray(arms, np.int64)
-        _propensity.winning(*doubles, chosen, _normal_points(K - 1), found, _SMALLEST)
+        _propensity.winning(
+            np.ascontiguousarray(values, np.float64),
+            np.ascontiguousarray(factors, np.float64),
+            _NONE if own is None else np.ascontiguousarray(own, np.float64),
+            np.ascontiguousarray(arms, np.int64),
+            *(_normal_points(K - 1), found, _SMALLEST),
+        )
         return found
     lead, C, first = _leads(values, factors, arms, own)
     for block in chunks(m, 8 * _n_points(K - 1) * K):

@@ -60,7 +60,7 @@ def choose(
         chosen[sampled] = sampled_values(beliefs, rng).argmax(axis=1)
     if floor:
         chosen = np.where(rng.random(m) < floor, rng.integers(K, size=m), chosen)
-    if explore == "always":
+    if explore == "always" and beliefs is not None:
         return chosen, partial(sampled_probabilities, beliefs, chosen, floor, K)
     return chosen, partial(chosen_probabilities, best, beliefs, chosen, floor, K)
 
