@@ -73,7 +73,7 @@ OUTLIER_RATIO_SQUARED = 49.0
 Fewer would be found where a prior is not learned yet, and errors differ by task. Judgement.
 """
 
-FEWEST_OUTLIERS, OUTLIER_SHARE = 3, 0.003
+FEWEST_OUTLIERS, OUTLIER_SHARE = 4, 0.004
 """Outliers, in number and as a share of errors, beyond which rewards are weighted. Judgement."""
 
 NOISE_PSEUDO_ROWS, LEAST_NOISE_RATIO, LEAST_LEFT = 12.0, 0.01, 0.1

@@ -86,7 +86,7 @@ def _compared(state: State, news: Pending) -> State:
     )
     if not likelihood.weighs and not state.whole and state.seen >= reward_config.FEWEST_TO_TELL:
         following.judged += len(news.tasks)
-        following.outliers += n_outliers(news.squares, news.expected)
+        following.outliers += n_outliers(news.squares, news.expected, news.rows[:, -1])
     if detector.raised and state.on_change == "alert":
         following.detector = DriftDetector()
         following.changes = (*state.changes, state.rewards - state.n_pending)
