@@ -26,8 +26,8 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup test test-federated test-matrix lint lint-workflows format reproduce bench bench-cluster \
-  bench-peers flagship statistical docs dist clean
+.PHONY: help setup test test-faults test-federated test-matrix lint lint-workflows format reproduce bench \
+  bench-cluster bench-peers flagship statistical docs dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,13 @@ test: lint ## linters, type checker, tests and doctests; the share of lines they
 
 test-matrix: setup ## the tests on other BLAS kernels, dependencies, builds and orders (hours; ROWS="haswell oldest")
 	$(BIN)/python -m tests.matrix --workers $(WORKERS) $(ROWS)
+
+test-faults: setup ## kill the engine 200 times under load, on SQLite and on PostgreSQL; a large log (half an hour)
+	$(BIN)/python -m tests.engine_kills --store sqlite --kills 200
+	$(BIN)/python -m tests.engine_kills --store postgres --kills 200
+	$(BIN)/python -m tests.engine_large
+	$(BIN)/python -m tests.engine_full_disk
+	COBANDITS_AWAY=5 $(BIN)/pytest tests/test_engine_faults.py
 
 lint: setup ## ruff, mypy --strict and the import contract
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ import argparse
 import time
 from importlib import import_module
 
-DEFAULT = ("iteration", "solve", "decisions", "memory", "growth", "scale")
+DEFAULT = ("iteration", "solve", "decisions", "memory", "growth", "scale", "engine")
 NAMED_ONLY = ("cluster", "compare-numba", "fleet", "reproduction")
 
 

@@ -14,17 +14,16 @@ import os
 import random
 import select
 import signal
-import sys
 import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from cobandits.engine import Decide, Engine, Reward, Space
+from cobandits.engine import Decide, Decision, Engine, Reward, Rewarded, Space
 from cobandits.engine.events import choice_of
 from cobandits.engine.learner import warm_up
 from tests.engine_postgres import databases
@@ -32,6 +31,8 @@ from tests.engine_postgres import databases
 THREADS = 4
 PER_DATABASE = 20  # kills; then a new one, so that a replay from the start stays short
 DIM = 3
+
+Say = Callable[..., None]
 
 
 def main() -> None:
@@ -162,14 +163,13 @@ def check(engine: Engine, space: Space, answered: list[list[object]]) -> None:
     assert space.policy().rewards == len(rewarded), "not each reward was learned once"
 
 
-def serve(space: Space, seed: int, say: object) -> None:
+def serve(space: Space, seed: int, say: Say) -> None:
     for n in range(THREADS):
         threading.Thread(target=client, args=(space, seed + n, say), daemon=True).start()
 
 
-def client(space: Space, seed: int, say: object) -> None:
+def client(space: Space, seed: int, say: Say) -> None:
     """Ask, reward, repeat, with ids that are made or given, one at a time or several."""
-    assert callable(say)
     rng = np.random.default_rng(seed)
     for turn in itertools.count():
         task = f"shop {rng.integers(8)}"
@@ -181,15 +181,14 @@ def client(space: Space, seed: int, say: object) -> None:
             )
             for n in range(rng.integers(1, 4))
         ]
-        made = space.ask(asked)
-        for one in made:
-            say("decision", one.number, one.probability)  # type: ignore[union-attr]
-        rewards = [Reward(decision=one.id, value=float(rng.normal())) for one in made]  # type: ignore[union-attr]
-        for one in space.ask(rewards + rewards[: rng.integers(2)]):
-            number = one.number  # type: ignore[union-attr]
-            at = [n for n in made if n.id == one.decision][0].number  # type: ignore[union-attr]
-            say("reward", number, at, one.value)  # type: ignore[union-attr]
+        made = {one.id: one for one in space.ask(asked) if isinstance(one, Decision)}
+        for one in made.values():
+            say("decision", one.number, one.probability)
+        rewards = [Reward(decision=name, value=float(rng.normal())) for name in made]
+        for answer in space.ask(rewards + rewards[: rng.integers(2)]):
+            if isinstance(answer, Rewarded):
+                say("reward", answer.number, made[answer.decision].number, answer.value)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import itertools
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+import pytest
 
-__all__ = ["databases"]
+__all__ = ["databases", "needs_postgres"]
+
+_GIVEN = "COBANDITS_TEST_POSTGRES"
+needs_postgres = pytest.mark.skipif(
+    _GIVEN not in os.environ and importlib.util.find_spec("pgserver") is None,
+    reason=f"pgserver has no wheel for this Python; set {_GIVEN} to the address of a server",
+)
 
 
 @contextlib.contextmanager
@@ -20,13 +30,14 @@ def databases() -> Iterator[Iterator[str]]:
 
     ``COBANDITS_TEST_POSTGRES`` names another server to use, by the address of a database on it.
     """
-    if (given := os.environ.get("COBANDITS_TEST_POSTGRES")) is not None:
+    if (given := os.environ.get(_GIVEN)) is not None:
         yield _made(given)
         return
-    import pgserver
-
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where there is no folder for sockets of the user
+        from pgserver.postgres_server import get_server
     with tempfile.TemporaryDirectory() as folder:
-        server = pgserver.get_server(Path(folder, "data"), cleanup_mode="delete")
+        server = get_server(Path(folder, "data"), cleanup_mode="stop")
         try:
             yield _made(server.get_uri())
         finally:
@@ -37,6 +48,5 @@ def _made(address: str) -> Iterator[str]:
     for n in itertools.count():
         name = f"cobandits_{os.getpid()}_{n}"
         with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
-        before, _, rest = address.partition("/postgres")
-        yield f"{before}/{name}{rest}"
+            connection.execute(f"CREATE DATABASE {name}")
+        yield urlunsplit(urlsplit(address)._replace(path=f"/{name}"))

@@ -17,11 +17,18 @@ Doubles = NDArray[np.float64]
 ALONE, SHARED = Hyperparameters(shared=False), Hyperparameters(shared=True)
 
 
-def fitted(store: RowStore, times: int = 1, **given: float) -> PriorFit:
+def fitted(
+    store: RowStore,
+    times: int = 1,
+    *,
+    least_noise: float | None = None,
+    noise: float | None = None,
+) -> PriorFit:
     """Return a fit that started from vague priors, and was repeated some times."""
-    fit = fit_priors(store, None, ALONE, **given)
+    fit = fit_priors(store, None, ALONE, least_noise=least_noise, noise=noise)
     for _ in range(times - 1):
-        fit = fit_priors(store, fit.following(SHARED), ALONE, **given)
+        start = fit.following(SHARED)
+        fit = fit_priors(store, start, ALONE, least_noise=least_noise, noise=noise)
     return fit
 
 

@@ -30,9 +30,22 @@ Answers are :class:`Decision`, :class:`Rewarded` and :class:`Activated`.
 :class:`cobandits.errors.DataError` for a request that makes no sense, and
 :class:`cobandits.errors.ConfigurationError` for settings.
 
+**What happened**: ``space.events(after=, limit=, task=, kinds=, since=, before=)`` yields
+:class:`Event`; ``space.decision(id)`` returns a :class:`Record` with the request and its rewards;
+``space.recompute(id)`` makes a decision again from the log, with the same arm and probability.
+``space.report()`` compares what was earned with what else could have been done; ``space.log()`` and
+``space.export("log.parquet")`` are for evaluation; ``space.import_past([Past(...), ...])`` starts
+warm. ``engine.status()`` says what waits, ``engine.verify()`` replays the whole log and compares.
+
+**Versions**: ``space.version`` such as ``"v412+1873"`` is the event that the state began with, and
+the rewards since. ``space.versions()`` lists the events, ``space.policy("v412")`` returns a copy of
+the policy, ``space.compare("v412")`` says how differently it would decide, and
+``space.rollback("v412")`` returns to it.
+
 **Settings** of a space are in :class:`Settings`; ``space.change(floor=0.1)`` is an event.
 """
 
+from cobandits.engine.comparison import Comparison
 from cobandits.engine.engine import Engine
 from cobandits.engine.errors import (
     ClosedError,
@@ -50,6 +63,8 @@ from cobandits.engine.errors import (
     UnknownVersionError,
 )
 from cobandits.engine.events import Event
+from cobandits.engine.exchange import Past
+from cobandits.engine.history import Record
 from cobandits.engine.messages import (
     Activate,
     Activated,
@@ -61,8 +76,12 @@ from cobandits.engine.messages import (
     Reward,
     Rewarded,
 )
+from cobandits.engine.report import Report
 from cobandits.engine.settings import Settings
 from cobandits.engine.space import Space
+from cobandits.engine.status import Status
+from cobandits.engine.verify import Verification
+from cobandits.engine.versions import Version
 from cobandits.schema import Category, Cyclic, Date, Flag, Number, Schema, Vector
 
 __all__ = [
@@ -71,6 +90,7 @@ __all__ = [
     "Answer",
     "Category",
     "ClosedError",
+    "Comparison",
     "ConflictError",
     "Cyclic",
     "DamagedLogError",
@@ -86,17 +106,23 @@ __all__ = [
     "Number",
     "OverloadedError",
     "OwnedError",
+    "Past",
     "Ranked",
+    "Record",
+    "Report",
     "Request",
     "Reward",
     "Rewarded",
     "Schema",
     "Settings",
     "Space",
+    "Status",
     "StoreAwayError",
     "StoreError",
     "UnknownDecisionError",
     "UnknownSpaceError",
     "UnknownVersionError",
     "Vector",
+    "Verification",
+    "Version",
 ]

@@ -51,6 +51,7 @@ class Core:
         self.folds: dict[int, SpaceFold] = {}
         self.last, self.at = 0, 0
         self._doubt: _Doubt | None = None
+        self._broken = False
 
     # ---- Reading the log
 
@@ -60,7 +61,9 @@ class Core:
         start = min(starts, default=0)
         for count, event in enumerate(self.store.read(Query(after=start, through=through)), 1):
             if event.number != start + count:
-                raise DamagedLogError(f"the log has no event {start + count}; restore a copy")
+                raise DamagedLogError(
+                    f"the log has no event {start + count}: it was removed, or is lost"
+                )
             self.follow(event)
 
     def _made(self, through: int | None) -> list[Event]:
@@ -117,13 +120,15 @@ class Core:
         event = self.store.event(number)
         if event is not None and event.kind == "rollback" and event.ref is not None:
             return self.version_policy(event.ref)
-        if event is None or event.kind not in ("space", "install"):
+        if event is None or event.kind not in ("space", "install", "relearn"):
             raise UnknownVersionError(f"there is no version v{number}; versions() lists them")
         if event.kind == "space":
             return policy_for(self.folds[number].settings)
         for saved in self.store.snapshots(event.space):
             if saved.number == number:
                 return Shared.load(io.BytesIO(unpacked(self.store.snapshot(saved))[1]))
+        if number <= self.store.folded():
+            raise UnknownVersionError(f"the events of version v{number} were removed")
         past = Core(self.store, self._clock)
         past.load(through=number)
         return past.folds[event.space].learner.policy
@@ -139,13 +144,20 @@ class Core:
         """Return the time for the next event: that of the clock, or of the log if it is later."""
         return max(self.at, int(self._clock() * 1e6))
 
+    def next_number(self) -> int:
+        """Return the number of the next event; first find out what became of a doubtful batch."""
+        if self._broken:
+            raise DamagedLogError("an event could not be applied; open the engine again")
+        self._settle_doubt()
+        return self.last + 1
+
     def commit(self, batch: Batch, apply: Callable[[], None]) -> None:
-        """Write a batch, then apply it.
+        """Write a batch, then apply it; its numbers begin with :meth:`next_number`.
 
         Raises an error if it is not in the log, or if that cannot be told at the moment. It is
         applied even then, before anything else is written, if it turns out to be there.
         """
-        self.settle_doubt()
+        self._settle_doubt()
         try:
             self.store.append(batch)
         except StoreError:
@@ -161,9 +173,13 @@ class Core:
     def _applied(self, events: list[Event], apply: Callable[[], None]) -> None:
         if events:
             self.last, self.at = events[-1].number, events[-1].at
-        apply()
+        try:
+            apply()
+        except BaseException:  # the log is right, and this is no longer what it leads to
+            self._broken = True
+            raise
 
-    def settle_doubt(self) -> None:
+    def _settle_doubt(self) -> None:
         """Find out whether the last batch that failed is in the log after all."""
         if self._doubt is not None:
             self._look()

@@ -20,9 +20,10 @@ __all__ = ["decide_batch"]
 Floats = NDArray[np.floating]
 
 _DRAWS = 1 << 64  # the policy's stream is apart from that of single events
-# Pairs of arms per batch for which the probabilities of the other arms are worked out, where the
-# choice is not certain: 50 microseconds each. They are shown, and nothing depends on them.
-_PAIRS = 100
+# Where a choice is not certain, the probabilities of the arms that were not chosen take 50
+# microseconds per pair of arms. They are shown, and nothing depends on them, so they are worked out
+# for few arms only, and not where many requests wait.
+_PAIRS, _FEW = 60, 4
 
 
 def decide_batch(
@@ -35,7 +36,7 @@ def decide_batch(
     made = policy.decide(tasks, arms, rng)
     picked, probabilities = made.chosen.tolist(), made.probabilities.tolist()
     kept = _kept_for_baseline(settings, seed, numbers)
-    pairs = _PAIRS
+    pairs = _PAIRS if len(asked) <= _FEW else 0
     choices = []
     for n, (one, arm, p) in enumerate(zip(asked, picked, probabilities, strict=True)):
         chances, used = _chances(policy, one, arm, p, pairs)
@@ -60,7 +61,7 @@ def decide_batch(
 def _arms(asked: Sequence[Prepared]) -> Floats | RaggedArms:
     """Return the arms of all requests, as an array where they have as many."""
     plain = len({one.phi.shape for one in asked}) == 1
-    if plain and all(one.available.all() for one in asked):
+    if plain and all(one.n_available == len(one.ids) for one in asked):
         return np.stack([one.phi for one in asked])
     return RaggedArms.of([one.phi for one in asked], [one.available for one in asked])
 
@@ -78,7 +79,7 @@ def _chances(
     policy: Shared, one: Prepared, arm: int, p: float, pairs: int
 ) -> tuple[list[float | None], int]:
     """Return the policy's probabilities of all arms, None where not known, and the pairs used."""
-    K = int(one.available.sum())
+    K = one.n_available
     rest = policy.floor / K
     if p == (1 - policy.floor) + rest or K == 1:  # certain, but for the floor
         found = np.where(one.available, rest, -1.0)

@@ -32,6 +32,7 @@ class Prepared(NamedTuple):
     ids: list[str]  # of the arms
     phi: Doubles  # (K, d)
     available: NDArray[np.bool_]  # (K,)
+    n_available: int
     baseline: int
     held: bool
     schema: Schema
@@ -57,6 +58,7 @@ def prepared(asked: Decide, schema: Schema) -> Prepared:
         ids=ids,
         phi=features(request, schema),
         available=available,
+        n_available=int(available.sum()),
         baseline=_baseline(request, ids, available),
         held=bool(asked.held),
         schema=schema,

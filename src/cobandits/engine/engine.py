@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from cobandits.engine.learner import warm_up
 from cobandits.engine.reader import Reader
 from cobandits.engine.settings import Settings
 from cobandits.engine.space import Space
+from cobandits.engine.status import Status
 from cobandits.engine.stores import Batch, Store, open_store
 from cobandits.engine.verify import Live, Verification, live_state, verified
 from cobandits.engine.writer import Writer
@@ -82,6 +84,7 @@ class Engine:
         schema: Schema | None = None,
         *,
         dim: int | None = None,
+        seed: int | None = None,
         **settings: Any,
     ) -> Space:
         """Return a space; make it if there is none of this name.
@@ -93,22 +96,29 @@ class Engine:
             Which fields arms and contexts have; or
         dim : int, optional
             how many numbers an arm has, as its field ``features``.
+        seed : int, optional
+            Of the random numbers of a new space; drawn if it is not given.
         **settings
             As in :class:`Settings`. Those of a space that is there must be as they are;
             :meth:`Space.change` changes them.
         """
         check_name(name, "name")
-        return self._writer.call(lambda: self._space(name, schema, dim, settings))
+        return self._writer.call(lambda: self._space(name, schema, dim, seed, settings))
 
     def _space(
-        self, name: str, schema: Schema | None, dim: int | None, settings: dict[str, Any]
+        self,
+        name: str,
+        schema: Schema | None,
+        dim: int | None,
+        seed: int | None,
+        settings: dict[str, Any],
     ) -> Space:
         known = self._core.folds.values()
         fold = next((one for one in known if one.name == name), None)
         if fold is None:
             if schema is None and dim is None:
                 fold = self._core.fold(name)  # says that it is unknown
-            fold = self._made(name, Settings.of(schema=schema, dim=dim, **settings))
+            fold = self._made(name, seed, Settings.of(schema=schema, dim=dim, **settings))
         elif schema is not None or dim is not None:
             settings = {**settings, "schema": Settings.of(schema=schema, dim=dim).schema}
         if different := fold.settings.differences(settings):
@@ -118,9 +128,9 @@ class Engine:
             )
         return Space(fold, self._writer)
 
-    def _made(self, name: str, settings: Settings) -> SpaceFold:
+    def _made(self, name: str, seed: int | None, settings: Settings) -> SpaceFold:
         core = self._core
-        number, seed = core.last + 1, secrets.randbits(63)
+        number, seed = core.next_number(), secrets.randbits(63) if seed is None else seed
         body = space_body(name, seed, settings.to_dict())
         event = Event(number, core.now(), number, "space", body=body)
 
@@ -132,6 +142,10 @@ class Engine:
         return self._writer.call(
             lambda: [Space(fold, self._writer) for fold in self._core.folds.values()]
         )
+
+    def status(self) -> Status:
+        """Return how the engine is: what waits, and whether a prior is being learned."""
+        return self._writer.call(lambda: Status.of(self._core, self._writer.refitting))
 
     def verify(self) -> Verification:
         """Replay the log from its start: every decision and every bit of the state must be equal.
@@ -145,9 +159,19 @@ class Engine:
 
         return verified(self._store, *self._writer.call(captured))
 
+    def forget(self, before: datetime) -> int:
+        """Fold the events before a time into a snapshot and remove them; return how many.
+
+        What they led to stays: the state, and decisions that are still waited for. Rewards for
+        other old decisions, and versions without a snapshot, are unknown from then on, and
+        :meth:`verify` begins with the snapshot.
+        """
+        return self._writer.call(lambda: self._writer.forget(round(before.timestamp() * 1e6)))
+
     def settle(self, timeout: float = 60.0) -> None:
-        """Wait until every reward that can be learned is learned."""
+        """Wait until windows that are over have ended, and every reward is learned."""
         end = time.monotonic() + timeout
+        self._writer.call(self._writer.tick)
         while self._writer.call(lambda: self._writer.busy):
             if time.monotonic() > end:
                 raise TimeoutError(f"there is still something to learn after {timeout:g} s")

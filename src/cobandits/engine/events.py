@@ -15,10 +15,11 @@ Kind = Literal[
     "held",  # a decision that counts when it is activated
     "activate",  # of the held decision `ref`
     "reward",  # of the decision `ref`
+    "import",  # a decision that was made elsewhere, with its reward
     "tick",  # windows ended, and nothing else happened
     "install",  # a prior was learned with the reward that waited for it
     "rollback",  # to the version `ref`
-    "relearn",  # the log up to `ref` was learned anew, as the body says
+    "relearn",  # all was learned anew, without the rewards that the body names
 ]
 
 

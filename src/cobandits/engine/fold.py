@@ -15,6 +15,7 @@ from cobandits.engine.events import Event
 from cobandits.engine.learner import Learner, policy_bytes, policy_for
 from cobandits.engine.memory import Memory
 from cobandits.engine.outcomes import Outcomes
+from cobandits.engine.relearning import Relearning
 from cobandits.engine.settings import Settings
 from cobandits.engine.snapshots import packed, unpacked
 from cobandits.engine.stores import Store
@@ -24,6 +25,7 @@ from cobandits.policies.shared import Refit
 __all__ = ["SpaceFold"]
 
 Doubles = NDArray[np.float64]
+Relearned = tuple[Relearning, Shared]
 Versions = Callable[[int], Shared]  # the policy that a version began with
 
 
@@ -43,9 +45,11 @@ class SpaceFold:
         self.learner = Learner(policy_for(self.settings), self.memory.lesson, event.number)
         self.counts: Counter[str] = Counter()  # events by kind
         self.last = event.number  # the last event that was applied
-        self._versions = versions
+        self._versions, self._store = versions, store
 
-    def apply(self, event: Event, *, x: Doubles | None = None, found: Refit | None = None) -> None:
+    def apply(
+        self, event: Event, *, x: Doubles | None = None, found: Refit | Relearned | None = None
+    ) -> None:
         """Take the next event of this space.
 
         Parameters
@@ -53,21 +57,33 @@ class SpaceFold:
         x : (d,)
             The vector of the arm of a decision, where it is known already.
         found
-            The prior of an ``install``, where another thread has learned it already.
+            The prior of an ``install``, or what a ``relearn`` has led to, where another thread has
+            worked it out already.
         """
         self.learner.add(self.outcomes.follow(event, self.settings))
         if event.kind == "change":
             self._change(decoded(event.body or ""))
         elif event.kind == "install":
+            assert found is None or isinstance(found, Refit)
             self.learner.install(event.number, found)
         elif event.kind == "rollback":
             assert event.ref is not None
+            self.learner.advance(decoded(event.body or "")["learned"])
             self.learner.begin(event.number, self._versions(event.ref))
             self.learner.policy.floor = self.settings.floor
+        elif event.kind == "relearn":
+            made = found if isinstance(found, tuple) else Relearning.of(event, self._store)
+            self._relearned(event, *made)
         else:
             self.memory.follow(event, x)
         self.counts[event.kind] += 1
         self.last = event.number
+
+    def _relearned(self, event: Event, found: Relearning, policy: Shared) -> None:
+        """Take a policy that has learned the log anew; the rest of it is learned next."""
+        self.outcomes = found.outcomes
+        self.learner.begin(event.number, policy, found.left)
+        self.learner.policy.floor = self.settings.floor
 
     def _change(self, given: dict[str, Any]) -> None:
         self.settings = self.settings.changed(**given)
@@ -89,6 +105,7 @@ class SpaceFold:
         self.settings = Settings.from_dict(header["settings"])
         self.outcomes = Outcomes.read(header["outcomes"])
         self.learner.policy = Shared.load(io.BytesIO(policy))
+        self.learner.policy.floor = self.settings.floor  # may have changed during its refit
         self.learner.restore(header["learner"])
         self.counts = Counter(header["counts"])
         self.last = number

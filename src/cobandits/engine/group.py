@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +15,12 @@ from cobandits.engine.core import Core, decision_key
 from cobandits.engine.deciding import decide_batch
 from cobandits.engine.encoding import Prepared, check_name, features
 from cobandits.engine.errors import ConflictError, UnknownDecisionError
-from cobandits.engine.events import Choice, Event, decision_body, request_of
+from cobandits.engine.events import Choice, Event, Kind, decision_body, request_of
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import made_id
-from cobandits.engine.jobs import Ticket
+from cobandits.engine.jobs import Ticket, another
 from cobandits.engine.memory import Known
-from cobandits.engine.messages import Activate, Activated, Decision, Reward, Rewarded, when
+from cobandits.engine.messages import Activate, Activated, Answer, Decision, Reward, Rewarded, when
 from cobandits.engine.outcomes import reward_body
 from cobandits.engine.rules import judge_activation, judge_reward
 from cobandits.engine.stores import Batch
@@ -33,20 +32,23 @@ Doubles = NDArray[np.float64]
 
 
 class _Staged(NamedTuple):
-    """An event that is to be written, for a request."""
+    """What is to be written for a request; a decision has its body when it is made."""
 
     ticket: Ticket
     fold: SpaceFold
-    event: Event  # without its number, and without the body of a decision
+    kind: Kind
+    until: int | None
+    ref: int | None = None
+    value: float | None = None
+    body: str | None = None
     key: str | None = None
-    answer: Callable[[Event], object] | None = None  # of rewards and activations
+    answer: Callable[[Event], Answer] | None = None  # of rewards and activations
 
 
-@dataclass
-class _Written:
+class _Written(NamedTuple):
     event: Event
     x: Doubles | None
-    answer: Callable[[], object]
+    answer: Callable[[], Answer]
 
 
 class Group:
@@ -57,6 +59,7 @@ class Group:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._first = core.next_number()
         self._at = core.now()
         self._staged: list[_Staged] = []
         self._touched: set[tuple[int, object]] = set()
@@ -115,15 +118,9 @@ class Group:
                 ticket.answer(self._again(number, asked))
                 return True
         wait = fold.settings.wait
-        event = Event(
-            number=0,
-            at=self._at,
-            space=fold.number,
-            kind="held" if asked.held else "decision",
-            until=None if wait is None else self._at + wait,
-            task=asked.task,
-        )
-        self._staged.append(_Staged(ticket, fold, event, key))
+        until = None if wait is None else self._at + wait
+        kind: Kind = "held" if asked.held else "decision"
+        self._staged.append(_Staged(ticket, fold, kind, until, key=key))
         return True
 
     def _again(self, number: int, asked: Prepared) -> Decision:
@@ -154,19 +151,17 @@ class Group:
         if found.first is not None:
             ticket.answer(answer(found.first.number, found.first.at))
             return
-        event = Event(
-            number=0,
-            at=self._at,
-            space=fold.number,
+        staged = _Staged(
+            ticket=ticket,
+            fold=fold,
             kind="reward",
-            ref=known.number,
             until=known.until,
+            ref=known.number,
             value=value,
             body=reward_body(key, taken),
+            answer=lambda event: answer(event.number, event.at),
         )
-        self._staged.append(
-            _Staged(ticket, fold, event, None, lambda event: answer(event.number, event.at))
-        )
+        self._staged.append(staged)
 
     def _stage_activation(
         self, ticket: Ticket, fold: SpaceFold, asked: Activate, known: Known
@@ -179,8 +174,8 @@ class Group:
         if not accepted:
             ticket.answer(answer)
             return
-        event = Event(0, self._at, fold.number, "activate", ref=known.number, until=until)
-        self._staged.append(_Staged(ticket, fold, event, None, lambda _: answer))
+        staged = _Staged(ticket, fold, "activate", until, ref=known.number, answer=lambda _: answer)
+        self._staged.append(staged)
 
     # ---- From events to the log
 
@@ -200,15 +195,15 @@ class Group:
             self._core.commit(Batch(events=[one.event for one in written], keys=keys), apply)
         except Exception as error:
             for staged in self._staged:
-                staged.ticket.answer(error)
+                staged.ticket.answer(another(error))
             return
         for staged, one in zip(self._staged, written, strict=True):
-            staged.ticket.answer(one.answer())  # type: ignore[arg-type]
+            staged.ticket.answer(one.answer())
 
     def _numbered(self) -> list[_Written]:
         """Give numbers to all events, and decide; drop requests that the policy refuses."""
         while True:
-            numbers = range(self._core.last + 1, self._core.last + 1 + len(self._staged))
+            numbers = range(self._first, self._first + len(self._staged))
             choices: dict[int, Choice] = {}
             for fold in {id(one.fold): one.fold for one in self._staged}.values():
                 mine = [
@@ -240,18 +235,29 @@ class Group:
         return True
 
     def _one(self, staged: _Staged, number: int, choice: Choice | None) -> _Written:
-        event = staged.event._replace(number=number)
-        if choice is None:
+        asked, body, task, phi = staged.ticket.request, staged.body, None, None
+        if choice is not None:
+            assert isinstance(asked, Prepared)
+            body, task, phi = decision_body(asked.text, choice), asked.task, asked.phi
+        event = Event(
+            number,
+            self._at,
+            staged.fold.number,
+            staged.kind,
+            staged.ref,
+            staged.until,
+            staged.value,
+            task,
+            body,
+        )
+        if choice is None or phi is None or not isinstance(asked, Prepared):
             answer = staged.answer
             assert answer is not None
             return _Written(event, None, lambda: answer(event))
-        asked = staged.ticket.request
-        assert isinstance(asked, Prepared)
-        event = event._replace(body=decision_body(asked.text, choice))
         made = asked.id or made_id(number, self._core.secret)
         return _Written(
             event,
-            asked.phi[choice.arm],
+            phi[choice.arm],
             lambda: decision_answer(event, made, choice=choice, ids=asked.ids),
         )
 

@@ -70,6 +70,7 @@ def prepared_again(event: Event, fold: SpaceFold) -> Prepared:
         ids=ids,
         phi=features(request, schema),
         available=available,
+        n_available=int(available.sum()),
         baseline=int(available.argmax()) if baseline is None else ids.index(baseline),
         held=event.kind == "held",
         schema=schema,
@@ -92,8 +93,7 @@ def batch_of(core: Core, event: Event) -> list[Event]:
 def decided_again(fold: SpaceFold, batch: list[Event]) -> list[Choice]:
     """Make decisions again; the state is led to the one that made them."""
     first = choice_of(batch[0])
-    while fold.learner.learned < first.learned and fold.learner.step():
-        pass
+    fold.learner.advance(first.learned)
     if (fold.learner.base, fold.learner.learned) != (first.base, first.learned):
         raise DamagedLogError(
             f"decision {batch[0].number} was made by v{first.base}+{first.learned}, "

@@ -8,9 +8,10 @@ from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from cobandits.engine.encoding import Prepared
+from cobandits.engine.errors import EngineError
 from cobandits.engine.messages import Activate, Answer, Reward
 
-__all__ = ["Command", "Job", "Result", "Ticket"]
+__all__ = ["Command", "Job", "Result", "Ticket", "another"]
 
 Result = Answer | Exception
 Done = TypeVar("Done")
@@ -72,6 +73,15 @@ class Ticket(NamedTuple):
     def answer(self, result: Result) -> None:
         """Give the result to the caller."""
         self.job.answer(self.place, result)
+
+
+def another(error: Exception) -> Exception:
+    """Return an error of the engine once more, so that each caller raises one of its own."""
+    if not isinstance(error, EngineError):
+        return error
+    made = type(error)(*error.args)
+    made.__cause__ = error.__cause__
+    return made
 
 
 class Command(Generic[Done]):

@@ -18,7 +18,15 @@ from cobandits.engine.settings import Settings
 from cobandits.errors import CobanditsError
 from cobandits.policies.shared import Refit, Shared, Snapshot
 
-__all__ = ["INLINE", "Learner", "policy_bytes", "policy_for", "refitted_bytes", "warm_up"]
+__all__ = [
+    "INLINE",
+    "Learner",
+    "policy_bytes",
+    "policy_copy",
+    "policy_for",
+    "refitted_bytes",
+    "warm_up",
+]
 
 Doubles = NDArray[np.float64]
 Features = Callable[[Lesson], tuple[str, Doubles]]  # the task, and the vector of the arm
@@ -75,6 +83,17 @@ class Learner:
         self._learn()
         return True
 
+    def advance(self, learned: int) -> bool:
+        """Learn until so many rewards were learned since the base; tell whether that is so."""
+        while self.learned < learned and self.step():
+            pass
+        return self.learned == learned
+
+    def finish(self) -> None:
+        """Learn all that waits, refits among it."""
+        while self.waiting:
+            self._learn()
+
     def _learn(self) -> None:
         lesson = self.waiting.popleft()
         try:
@@ -107,9 +126,10 @@ class Learner:
             self.waiting.popleft()
         self.base, self.learned = number, 0
 
-    def begin(self, number: int, policy: Shared) -> None:
-        """Begin a version with another policy; what waits is learned by it."""
+    def begin(self, number: int, policy: Shared, waiting: Iterable[Lesson] | None = None) -> None:
+        """Begin a version with another policy; what waits, or is given, is learned by it."""
         self.policy, self.base, self.learned = policy, number, 0
+        self.waiting = self.waiting if waiting is None else deque(waiting)
 
     # ---- Files
 
@@ -132,6 +152,11 @@ def policy_bytes(policy: Shared) -> bytes:
     buffer = io.BytesIO()
     policy.save(buffer)
     return buffer.getvalue()
+
+
+def policy_copy(policy: Shared) -> Shared:
+    """Return a policy with the same state, which goes its own way."""
+    return Shared.load(io.BytesIO(policy_bytes(policy)))
 
 
 def refitted_bytes(settings: Settings, found: Refit) -> bytes:

@@ -21,6 +21,7 @@ __all__ = ["Given", "Known", "Memory"]
 
 Doubles = NDArray[np.float64]
 
+_DECISIONS = ("decision", "held", "import")
 _KEPT = 2**15  # decisions in memory: 30 MB with 50 features and their bookkeeping
 
 
@@ -43,6 +44,7 @@ class Known:
     until: int | None
     shown: bool  # not a held one that was not activated
     held: bool
+    imported: bool = False  # made elsewhere: it has its reward, and no id
     given: list[Given] = field(default_factory=list)
     x: Doubles | None = None  # the vector of its arm
     event: Event | None = None  # read when the vector is not there
@@ -68,7 +70,7 @@ class Memory:
 
     def follow(self, event: Event, x: Doubles | None = None) -> None:
         """Take an event that is in the log."""
-        if event.kind in ("decision", "held"):
+        if event.kind in _DECISIONS:
             self._keep(_known(event, x))
         elif event.ref is not None and (known := self._recent.get(event.ref)) is not None:
             known.follow(event)
@@ -78,12 +80,16 @@ class Memory:
         if len(self._recent) > _KEPT:
             del self._recent[next(iter(self._recent))]
 
+    def clear(self) -> None:
+        """Read decisions from the store again: some were removed."""
+        self._recent.clear()
+
     def find(self, number: int) -> Known | None:
         """Return what is known of a decision, None if there is none of this number."""
         if (known := self._recent.get(number)) is not None:
-            return known
+            return None if known.imported else known
         event = self._event(number)
-        if event is None:
+        if event is None or event.kind == "import":
             return None
         known = _known(event, None)
         for later in self._store.referring(number):
@@ -94,7 +100,7 @@ class Memory:
     def _event(self, number: int) -> Event | None:
         event = self._store.event(number)
         fits = event is not None and event.space == self._space
-        return event if fits and event is not None and event.kind in ("decision", "held") else None
+        return event if fits and event is not None and event.kind in _DECISIONS else None
 
     def lesson(self, lesson: Lesson) -> tuple[str, Doubles]:
         """Return the task and the vector of the arm that a reward is for."""
@@ -127,6 +133,7 @@ def _known(event: Event, x: Doubles | None) -> Known:
         until=event.until,
         shown=not held,
         held=held,
+        imported=event.kind == "import",
         x=x,
         event=None if x is not None else event,
     )

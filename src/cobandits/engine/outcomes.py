@@ -58,6 +58,8 @@ class Outcomes:
                 heapq.heappush(self._ends, (event.until, number))
         elif event.kind == "reward":
             lessons += self._rewarded(event, settings)
+        elif event.kind == "import" and event.value is not None:
+            lessons.append(Lesson(event.number, event.value))
         return lessons
 
     def _ended(self, at: int, settings: Settings) -> list[Lesson]:

@@ -21,6 +21,7 @@ class Reader:
     """Does what reads, and refuses what writes."""
 
     busy = False
+    refitting: tuple[int, ...] = ()
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -34,8 +35,16 @@ class Reader:
         """Refuse an event."""
         raise _refused()
 
-    def forget_refit(self, _: SpaceFold) -> None:
-        """Do nothing: there is none."""
+    def keep(self, _: SpaceFold) -> None:
+        """Refuse a snapshot."""
+        raise _refused()
+
+    def forget(self, _: int) -> int:
+        """Refuse to remove events."""
+        raise _refused()
+
+    def tick(self) -> None:
+        """Do nothing: windows end when the owner says so."""
 
     def call(self, action: Callable[[], Done]) -> Done:
         """Do something, one thread at a time."""

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
 from typing import Any, cast
 
-from cobandits.engine.answers import decision_answer
 from cobandits.engine.codec import encoded
-from cobandits.engine.core import Core
+from cobandits.engine.comparison import Comparison, compared
 from cobandits.engine.encoding import Prepared, prepared
-from cobandits.engine.events import Event, Kind
-from cobandits.engine.fold import SpaceFold
-from cobandits.engine.history import Record, batch_of, decided_again, find_event, record
 from cobandits.engine.jobs import Job, Result
-from cobandits.engine.learner import policy_bytes
+from cobandits.engine.learner import policy_copy
+from cobandits.engine.logbook import Logbook
 from cobandits.engine.messages import (
     Activate,
     Activated,
@@ -27,42 +23,21 @@ from cobandits.engine.messages import (
     Reward,
     Rewarded,
 )
-from cobandits.engine.reader import Reader
-from cobandits.engine.settings import Settings
-from cobandits.engine.stores import Query
+from cobandits.engine.relearning import Relearning
 from cobandits.engine.versions import Version, version_number, versions_of
-from cobandits.engine.writer import Writer
 from cobandits.policies import Shared
 
 __all__ = ["Space"]
 
 
-class Space:
+class Space(Logbook):
     """Decides for any number of tasks, and learns from their rewards; made by an engine.
 
     Threads may share it. Whatever it answers is on disk.
     """
 
-    def __init__(self, fold: SpaceFold, writer: Writer | Reader) -> None:
-        self._fold, self._writer, self._core = fold, writer, writer.core
-
     def __repr__(self) -> str:
         return f"Space({self.name!r}, version={self.version!r})"
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self._fold.name
-
-    @property
-    def settings(self) -> Settings:
-        """What it was told."""
-        return self._fold.settings
-
-    @property
-    def version(self) -> str:
-        """The name of the present state: the event it began with, and the rewards since."""
-        return self._fold.learner.version
 
     # ---- Requests
 
@@ -139,45 +114,6 @@ class Space:
         (result,) = job.wait()
         return _raised(result)
 
-    # ---- What happened
-
-    def events(
-        self,
-        *,
-        after: int = 0,
-        limit: int | None = None,
-        task: str | None = None,
-        kinds: Sequence[Kind] | None = None,
-        since: datetime | None = None,
-        before: datetime | None = None,
-    ) -> Iterator[Event]:
-        """Yield events of this space in order: with numbers above ``after``, at most ``limit``."""
-        return self._core.store.read(
-            Query(
-                after=after,
-                limit=limit,
-                task=task,
-                kinds=None if kinds is None else tuple(kinds),
-                since=None if since is None else round(since.timestamp() * 1e6),
-                before=None if before is None else round(before.timestamp() * 1e6),
-                space=self._fold.number,
-            )
-        )
-
-    def decision(self, id: str) -> Record:  # noqa: A002
-        """Return a decision from the log, with what was asked and what became of it."""
-        event = find_event(self._core, self._fold.number, id)
-        return self._writer.call(lambda: record(self._core, event))
-
-    def recompute(self, id: str) -> Decision:  # noqa: A002
-        """Make a decision again, from the log alone; arm and probability are the same."""
-        event = find_event(self._core, self._fold.number, id)
-        batch = batch_of(self._core, event)
-        past = Core(self._core.store)
-        past.load(through=batch[0].number - 1)
-        again = decided_again(past.folds[self._fold.number], batch)
-        return decision_answer(event, id, choice=again[batch.index(event)])
-
     # ---- Versions
 
     def versions(self) -> list[Version]:
@@ -187,10 +123,20 @@ class Space:
     def policy(self, version: str | None = None) -> Shared:
         """Return a copy of the policy: as it is now, or as a version began."""
         if version is None:
-            content = self._writer.call(lambda: policy_bytes(self._fold.learner.policy))
-            return Shared.load(io.BytesIO(content))
+            return self._writer.call(lambda: policy_copy(self._fold.learner.policy))
         number = version_number(self._core.store, self._fold.number, version)
         return self._core.version_policy(number)
+
+    def compare(self, version: str, other: str | None = None, *, last: int = 100) -> Comparison:
+        """Return how differently two versions would make the last decisions.
+
+        ``other`` is the present state, if it is not given.
+        """
+        after = max(0, self._core.last - 20 * last)  # enough, unless other spaces have most events
+        found = self.events(after=after, kinds=("decision", "held"))
+        return compared(
+            list(found)[-last:], self.policy(version), self.policy(other), self.settings
+        )
 
     def rollback(self, version: str) -> Version:
         """Return to the state that a version began with; rewards since then are forgotten.
@@ -200,10 +146,28 @@ class Space:
         number = version_number(self._core.store, self._fold.number, version)
 
         def roll_back() -> None:
-            self._writer.forget_refit(self._fold)
-            self._writer.write(self._fold, "rollback", ref=number)
+            body = encoded({"learned": self._fold.learner.learned}).decode()
+            self._writer.write(self._fold, "rollback", ref=number, body=body)
 
         self._writer.call(roll_back)
+        return self.versions()[-1]
+
+    def relearn(self, *, since: datetime, before: datetime) -> Version:
+        """Learn all anew without the rewards of a span of time, such as wrong ones.
+
+        They stay in the log. It takes as long as all rewards take to learn; decisions go on.
+        """
+        start, end = (round(one.timestamp() * 1e6) for one in (since, before))
+        found = Relearning(self._core.store, self._fold.number, start, end)
+        found.extend(self._writer.call(lambda: self._core.last))
+        policy = found.taught()
+
+        def install() -> None:
+            found.extend(self._core.next_number() - 1)
+            self._writer.write(self._fold, "relearn", body=found.body(), found=(found, policy))
+            self._writer.keep(self._fold)
+
+        self._writer.call(install)
         return self.versions()[-1]
 
     # ---- Settings

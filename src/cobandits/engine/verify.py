@@ -58,17 +58,30 @@ def live_state(fold: SpaceFold) -> Live:
 
 
 class Replay(Core):
-    """A log read from its start: no snapshot is used, also not to roll back to."""
+    """A log read from its start: no snapshot is used, also not to roll back to.
+
+    Where old events were removed, it begins with the first snapshot after them.
+    """
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         rolled = store.read(Query(kinds=("rollback",)))
         self._wanted = {event.ref for event in rolled}
         self._versions: dict[int, bytes] = {}
+        self.folded = store.folded()
+
+    def begin(self, event: Event) -> SpaceFold:
+        """Begin a space."""
+        fold = super().begin(event)
+        if event.number <= self.folded:
+            later = [one for one in self.store.snapshots(fold.number) if one.number >= self.folded]
+            fold.restore(self.store.snapshot(later[0]), later[0].number)
+        return fold
 
     def follow(self, event: Event) -> None:
         """Take an event that was read."""
-        if event.number != self.last + 1 or event.at < self.at:
+        gap = event.number != self.last + 1 and event.number > self.folded + 1
+        if gap or event.at < self.at:
             raise DamagedLogError(
                 f"event {event.number} at {event.at} follows on {self.last} at {self.at}"
             )
@@ -78,6 +91,8 @@ class Replay(Core):
 
     def version_policy(self, number: int) -> Shared:
         """Return the policy that a version began with."""
+        if number <= self.folded:
+            return super().version_policy(number)
         return Shared.load(io.BytesIO(self._versions[number]))
 
 
@@ -86,9 +101,11 @@ def verified(store: Store, live: list[Live], last: int) -> Verification:
     replay, counts, differences = Replay(store), Counter[str](), list[str]()
     batches: dict[int, list[Event]] = {}  # decisions made together, by the number of the first
     for event in store.read(Query(through=last)):
-        replay.follow(event)
         counts[event.kind] += 1
-        if event.kind in ("decision", "held"):
+        fold = replay.folds.get(event.space)
+        in_snapshot = fold is not None and event.number <= fold.last
+        replay.follow(event)
+        if event.kind in ("decision", "held") and not in_snapshot:
             made = choice_of(event)
             batch = batches.setdefault(made.batch, [])
             batch.append(event)
@@ -120,8 +137,7 @@ def _compared(fold: SpaceFold, batch: list[Event]) -> list[str]:
 
 
 def _same_state(fold: SpaceFold, live: Live) -> list[str]:
-    while fold.learner.learned < live.learned and fold.learner.step():
-        pass
+    fold.learner.advance(live.learned)
     if fold.snapshot() == live.state:
         return []
     return [

@@ -13,18 +13,20 @@ from cobandits.engine.stores import Query, Store
 
 __all__ = ["Version", "drop_snapshots", "version_number", "versions_of"]
 
+Kind = Literal["space", "install", "rollback", "relearn"]
+
 _NAME = re.compile(r"v(\d+)(?:\+\d+)?")
-_KINDS = ("space", "install", "rollback")
+_KINDS = ("space", "install", "rollback", "relearn")
 _KEPT = 20  # versions whose snapshots are kept; older ones are computed from the log
 
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """A state that began with an event: the prior that was installed, or was returned to."""
+    """A state that began with an event: a prior was installed, returned to, or all learned anew."""
 
     name: str  # such as "v412"
     number: int  # of the event
-    kind: Literal["space", "install", "rollback"]
+    kind: Kind
     at: datetime.datetime
     of: str | None  # for a rollback, the version that was returned to
 
@@ -35,7 +37,7 @@ def versions_of(store: Store, space: int) -> list[Version]:
         Version(
             name=f"v{event.number}",
             number=event.number,
-            kind=cast(Literal["space", "install", "rollback"], event.kind),
+            kind=cast(Kind, event.kind),
             at=when(event.at),
             of=f"v{event.ref}" if event.kind == "rollback" else None,
         )

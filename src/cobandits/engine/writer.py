@@ -5,22 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from cobandits.engine.core import Core
-from cobandits.engine.errors import ClosedError, EngineError, OverloadedError
+from cobandits.engine.errors import ClosedError, EngineError, OverloadedError, StoreError
 from cobandits.engine.events import Event, Kind
-from cobandits.engine.fold import SpaceFold
+from cobandits.engine.fold import Relearned, SpaceFold
 from cobandits.engine.group import Group
-from cobandits.engine.jobs import Command, Job, Ticket
+from cobandits.engine.jobs import Command, Job, Ticket, another
 from cobandits.engine.learner import refitted_bytes
-from cobandits.engine.snapshots import parts_of
-from cobandits.engine.stores import Batch, Saved
-from cobandits.engine.stores.base import Part
+from cobandits.engine.pieces import QUIET, Pieces
+from cobandits.engine.retention import remove_events
+from cobandits.engine.stores import Batch
 from cobandits.engine.versions import drop_snapshots
 from cobandits.policies.shared import Refit, Snapshot, refit
 
@@ -32,6 +31,10 @@ _MOST = 4096  # jobs that may wait; then callers are refused at once
 _GROUP = 512  # requests of one transaction
 _SLICE = 0.002  # seconds of learning between two groups
 _PAUSE = 0.25  # seconds after which windows are looked at again
+_QUIET, _SELDOM = (
+    0.02,
+    0.1,
+)  # seconds without requests, or since the last, for a piece of a snapshot
 
 
 class Writer:
@@ -41,7 +44,8 @@ class Writer:
         self.core = core
         self._inbox: SimpleQueue[Job | Command[object]] = SimpleQueue()
         self._left: list[Ticket] = []  # for the next group
-        self._parts: deque[Part | Saved] = deque()  # of snapshots, to be written
+        self._pieces = Pieces()  # of snapshots, to be written
+        self._asked = 0.0  # when there last were requests
         self._refits: dict[int, object] = {}  # by space: which refit is under way
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="cobandits-refit")
         self._thread = threading.Thread(target=self._run, name="cobandits-engine", daemon=True)
@@ -59,6 +63,8 @@ class Writer:
                 f"{_MOST} requests wait already, so this one was not taken; try again in a while"
             )
         self._inbox.put(job)
+        if self._closed:
+            self._refuse_rest()  # it was closed in between
 
     def call(self, action: Callable[[], Done]) -> Done:
         """Let the thread do something between two groups, and return what it returns."""
@@ -67,11 +73,18 @@ class Writer:
         self._check_open()
         command = Command(action)
         self._inbox.put(command)  # type: ignore[arg-type]
+        if self._closed:
+            self._refuse_rest()
         return command.future.result()
 
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("this engine is closed; open it again")
+
+    @property
+    def refitting(self) -> tuple[int, ...]:
+        """The spaces whose prior is being learned."""
+        return tuple(self._refits)
 
     @property
     def busy(self) -> bool:
@@ -90,15 +103,14 @@ class Writer:
         self._closing = True
         for fold in self.core.folds.values():
             self.keep(fold)
-        self.write_parts()
+        self._write_pieces()
 
     def keep(self, fold: SpaceFold) -> None:
         """Write a snapshot of the present state, if there is none; drop those it replaces."""
         try:
-            saved = self.core.store.snapshots(fold.number)
-            if all(one.number != fold.last for one in saved):
+            if not self._has_snapshot(fold):
                 self.save(fold, fold.snapshot())
-                self.write_parts()
+                self._write_pieces()
             drop_snapshots(self.core.store, fold.number)
         except EngineError as error:  # it is a short cut only
             logging.getLogger("cobandits").warning("no snapshot was kept: %s", error)
@@ -115,22 +127,32 @@ class Writer:
         self._refuse_rest()
 
     def _refuse_rest(self) -> None:
-        error = ClosedError("this engine was closed; open it again")
-        waiting, commands = self._collected(0.0)
-        for ticket in waiting:
-            ticket.answer(error)
-        for command in commands:
-            command.future.set_exception(error)
+        while any(waiting := self._collected(0.0)):
+            for ticket in waiting[0]:
+                ticket.answer(ClosedError("this engine was closed; open it again"))
+            for command in waiting[1]:
+                command.future.set_exception(ClosedError("this engine was closed; open it again"))
 
     def _turn(self) -> None:
         tickets, commands = self._collected(self._patience())
         if tickets:
-            self._left = Group(self.core).run(tickets)
+            self._answer(tickets)
+            self._asked = time.monotonic()
         for command in commands:
             command.run()
         self._learn()
-        self._write_part()
-        self._tick()
+        if self._pieces.due(self._asked):
+            self._write_piece()
+        self.tick()
+
+    def _answer(self, tickets: list[Ticket]) -> None:
+        try:
+            group = Group(self.core)
+        except EngineError as error:  # the store is away
+            for ticket in tickets:
+                ticket.answer(another(error))
+            return
+        self._left = group.run(tickets)
 
     def _collected(self, patience: float | None) -> tuple[list[Ticket], list[Command[object]]]:
         """Return what waits; where nothing does, wait for it."""
@@ -152,8 +174,10 @@ class Writer:
 
     def _patience(self) -> float:
         """Return how long to wait for requests: not at all while there is other work."""
-        if self._left or self._parts or any(self._can_learn(f) for f in self.core.folds.values()):
+        if self._left or any(self._can_learn(fold) for fold in self.core.folds.values()):
             return 0.0
+        if self._pieces:
+            return 0.0 if self._pieces.due(self._asked) else QUIET
         return _PAUSE
 
     def _can_learn(self, fold: SpaceFold) -> bool:
@@ -191,9 +215,6 @@ class Writer:
 
     def _install(self, fold: SpaceFold, token: object, found: Refit | None, content: bytes) -> None:
         """Write that a prior is installed, and install it."""
-        if self._refits.get(fold.number) is not token:
-            return  # the space was rolled back meanwhile
-        lesson = fold.learner.waiting[0]
 
         def installed() -> None:
             fold.apply(event, found=found)
@@ -201,58 +222,69 @@ class Writer:
             if content:
                 self.save(fold, fold.snapshot(content))
 
-        event = self._next(fold, "install", ref=lesson.decision)
         try:
-            self.core.commit(Batch(events=[event]), installed)
+            event = self._next(fold, "install")
+            if self._refits.get(fold.number) is token:  # else it was rolled back, or is installed
+                self.core.commit(Batch(events=[event]), installed)
         except EngineError:
             self._inbox.put(Command(lambda: self._install(fold, token, found, content)))
             time.sleep(_PAUSE / 10)  # the store is away
 
-    def forget_refit(self, fold: SpaceFold) -> None:
-        """Let a refit that is under way come to nothing."""
-        self._refits.pop(fold.number, None)
-
     # ---- Events of the engine itself
 
     def write(
-        self, fold: SpaceFold, kind: Kind, *, ref: int | None = None, body: str | None = None
+        self,
+        fold: SpaceFold,
+        kind: Kind,
+        *,
+        ref: int | None = None,
+        body: str | None = None,
+        found: Relearned | None = None,
     ) -> Event:
         """Write one event of a space and apply it."""
         event = self._next(fold, kind, ref=ref, body=body)
-        self.core.commit(Batch(events=[event]), lambda: fold.apply(event))
+
+        def apply() -> None:
+            fold.apply(event, found=found)
+            if kind in ("rollback", "relearn"):
+                self._refits.pop(fold.number, None)  # what is under way comes to nothing
+
+        self.core.commit(Batch(events=[event]), apply)
         return event
 
     def _next(
         self, fold: SpaceFold, kind: Kind, *, ref: int | None = None, body: str | None = None
     ) -> Event:
-        at = self.core.now()
-        return Event(self.core.last + 1, at, fold.number, kind, ref=ref, body=body)
+        number = self.core.next_number()
+        return Event(number, self.core.now(), fold.number, kind, ref=ref, body=body)
+
+    def forget(self, before: int) -> int:
+        """Keep a snapshot of each space, then remove the events before a time."""
+        self.core.next_number()  # nothing is in doubt
+        for fold in self.core.folds.values():
+            self.keep(fold)
+            if not self._has_snapshot(fold):
+                raise StoreError("no snapshot could be written, so nothing is removed; try again")
+        return remove_events(self.core, before)
+
+    def _has_snapshot(self, fold: SpaceFold) -> bool:
+        return any(one.number == fold.last for one in self.core.store.snapshots(fold.number))
 
     def save(self, fold: SpaceFold, content: bytes) -> None:
         """Write a snapshot of a space, piece by piece."""
-        pieces = parts_of(content)
-        for part, data in enumerate(pieces):
-            self._parts.append(Part(fold.number, fold.last, part, data))
-        self._parts.append(Saved(fold.number, fold.last, len(pieces)))
+        self._pieces.add(fold.number, fold.last, content)
 
-    def write_parts(self) -> None:
-        """Write all pieces that wait."""
-        while self._parts:
-            self._write_part()
+    def _write_pieces(self) -> None:
+        while self._pieces:
+            self._write_piece()
 
-    def _write_part(self) -> None:
-        if not self._parts:
-            return
-        piece = self._parts[0]
-        batch = Batch(parts=[piece]) if isinstance(piece, Part) else Batch(saved=[piece])
+    def _write_piece(self) -> None:
         try:
-            self.core.commit(batch, lambda: None)
+            self.core.commit(self._pieces.pop(), lambda: None)
         except EngineError:
-            self._parts.clear()  # a snapshot is a short cut only
-            return
-        self._parts.popleft()
+            self._pieces.clear()
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         """Write that windows have ended, where nothing else tells so."""
         now = self.core.now()
         for fold in list(self.core.folds.values()):

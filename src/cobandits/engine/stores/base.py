@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -86,7 +86,7 @@ class Store(ABC):
     - :meth:`append` returns after all of a batch is on disk, or raises and none of it counts. Where
       the answer of the database was lost, either may be true: :meth:`reconnect` tells which, by the
       last number.
-    - What was read once is never changed.
+    - What was read once is never changed; it may be removed when a snapshot stands for it.
 
     :meth:`append` and :meth:`reconnect` belong to one thread. All that reads may be called by any.
     """
@@ -146,6 +146,14 @@ class Store(ABC):
     @abstractmethod
     def forget_snapshot(self, saved: Saved) -> None:
         """Remove a snapshot."""
+
+    @abstractmethod
+    def remove(self, numbers: Sequence[int], folded: int) -> None:
+        """Remove events that a snapshot stands for, with their keys; note how far that goes."""
+
+    @abstractmethod
+    def folded(self) -> int:
+        """Return the number up to which events may have been removed, 0 if none were."""
 
     def event(self, number: int) -> Event | None:
         """Return one event."""

@@ -169,6 +169,13 @@ class PostgresStore(SQLStore):
         with self._translated():
             self._writer.execute(statement, values)
 
+    def _write_all(self, statements: Sequence[tuple[str, Sequence[Sequence[object]]]]) -> None:
+        assert self._writer is not None
+        with self._translated(), self._writer.transaction(), self._writer.cursor() as cursor:
+            for statement, rows in statements:
+                if rows:
+                    cursor.executemany(statement, rows)
+
     @contextmanager
     def _translated(self) -> Iterator[None]:
         """Give errors of PostgreSQL the engine's names."""

@@ -12,6 +12,8 @@ from cobandits.engine.stores.tables import COLUMNS
 
 __all__ = ["SQLStore"]
 
+_FOLDED = "folded"
+
 
 class SQLStore(Store):
     """A store whose tables are those of :mod:`cobandits.engine.stores.tables`."""
@@ -25,6 +27,10 @@ class SQLStore(Store):
     @abstractmethod
     def _write(self, statement: str, values: Sequence[object]) -> None:
         """Write, with the owner's connection."""
+
+    @abstractmethod
+    def _write_all(self, statements: Sequence[tuple[str, Sequence[Sequence[object]]]]) -> None:
+        """Write in one transaction, with the owner's connection: each statement for many rows."""
 
     def last(self) -> tuple[int, int]:
         """Return number and time of the last event, 0 and 0 if there is none."""
@@ -76,3 +82,21 @@ class SQLStore(Store):
         for table in ("snapshots", "snapshot_parts"):
             where = f"space = {self._sign} AND number = {self._sign}"
             self._write(f"DELETE FROM {table} WHERE {where}", saved[:2])
+
+    def remove(self, numbers: Sequence[int], folded: int) -> None:
+        """Remove events that a snapshot stands for, with their keys; note how far that goes."""
+        rows = [(number,) for number in numbers]
+        values = f"{self._sign}, {self._sign}"
+        self._write_all(
+            [
+                (f"DELETE FROM log WHERE number = {self._sign}", rows),
+                (f"DELETE FROM keys WHERE number = {self._sign}", rows),
+                (f"DELETE FROM meta WHERE name = {self._sign}", [(_FOLDED,)]),
+                (f"INSERT INTO meta VALUES ({values})", [(_FOLDED, str(folded).encode())]),
+            ]
+        )
+
+    def folded(self) -> int:
+        """Return the number up to which events may have been removed, 0 if none were."""
+        found = self._rows(f"SELECT value FROM meta WHERE name = {self._sign}", (_FOLDED,))
+        return int(bytes(found[0][0])) if found else 0

@@ -102,20 +102,25 @@ class SQLiteStore(SQLStore):
 
     def append(self, batch: Batch) -> None:
         """Write a batch, durably."""
+        self._write_all(
+            [
+                (_EVENT, batch.events),
+                (_KEY, batch.keys),
+                (_PART, batch.parts),
+                (_SAVED, batch.saved),
+            ]
+        )
+
+    def _write_all(self, statements: Sequence[tuple[str, Sequence[Sequence[object]]]]) -> None:
         writer = self._writer
         if writer is None:
             raise StoreAwayError(f"{self._path} is not connected; try again")
         with _translated(self._path):
             writer.execute("BEGIN IMMEDIATE")
             try:
-                for statement, rows in (
-                    (_EVENT, batch.events),
-                    (_KEY, batch.keys),
-                    (_PART, batch.parts),
-                    (_SAVED, batch.saved),
-                ):
+                for statement, rows in statements:
                     if rows:
-                        writer.executemany(statement, cast(Sequence[Any], rows))
+                        writer.executemany(statement, cast(Any, rows))
                 writer.execute("COMMIT")
             except BaseException:
                 _roll_back(writer)

@@ -1,0 +1,181 @@
+"""The engine: durable decisions and rewards against plain durable writes, and a refit's shadow."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.report import FOLDER, Section, Table, Target
+from cobandits.engine import Decide, Decision, Engine, Reward, Space
+
+__all__ = ["section"]
+
+CLIENTS = 64
+PAIRS = 15  # of each client in a repetition
+REPETITIONS = 5
+ARMS = 5
+LOAD_DIM, LOAD_TASKS, LOAD_ROWS = 20, 100, 6000  # what the space knows before it is timed
+SINGLE = 300  # decisions one at a time, before and after the refit
+REFIT_DIM, REFIT_TASKS, REFIT_ROWS = 50, 1000, 12_000
+
+Arms = list[dict[str, Any]]
+
+
+def section() -> Section:
+    """Measure both."""
+    FOLDER.mkdir(parents=True, exist_ok=True)  # /tmp may be in memory
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        engine, plain = durable_pairs(Path(folder))
+        quiet, busy, refit = latencies(Path(folder))
+    ratios = engine / plain
+    p99 = [float(np.percentile(times, 99)) for times in (quiet, busy)]
+    rates = ("pairs a second", float(np.median(engine)), float(np.median(plain)))
+    return Section(
+        name="engine",
+        tables=[
+            Table(
+                title=f"a decision and its reward, {CLIENTS} threads, SQLite, synchronous=FULL",
+                columns=("", "engine", "plain rows"),
+                rows=[rates],
+            ),
+            Table(
+                title=f"decide while a prior of {REFIT_TASKS} tasks is learned ({refit:.1f} s)",
+                columns=("milliseconds", "median", "p99", "calls"),
+                rows=[
+                    (name, *(1e3 * float(np.percentile(t, q)) for q in (50, 99)), len(t))
+                    for name, t in (("otherwise", quiet), ("meanwhile", busy))
+                ],
+            ),
+        ],
+        targets=[
+            Target(name="pairs, of plain", measured=float(np.median(ratios)), at_least=0.5),
+            Target(name="p99 of decide during a refit", measured=p99[1] / p99[0], at_most=3.0),
+        ],
+    )
+
+
+def arms_from(rng: np.random.Generator, dim: int) -> Arms:
+    return [{"features": row.tolist()} for row in rng.standard_normal((ARMS, dim))]
+
+
+def filled(space: Space, dim: int, tasks: int, rows: int) -> Iterator[int]:
+    """Let a space learn; yield the number of rewards after each group."""
+    rng = np.random.default_rng(0)
+    for n in range(0, rows, 500):
+        asked = [
+            Decide(task=f"task {rng.integers(tasks)}", arms=arms_from(rng, dim)) for _ in range(500)
+        ]
+        made = [one for one in space.ask(asked) if isinstance(one, Decision)]
+        values = [
+            float(np.sum(ask.arms[int(one.arm)]["features"][:3]) + rng.normal())
+            for ask, one in zip(asked, made, strict=True)
+        ]
+        space.ask([Reward(decision=one.id, value=v) for one, v in zip(made, values, strict=True)])
+        yield n + 500
+
+
+# ---- Throughput
+
+
+def durable_pairs(folder: Path) -> tuple[Any, Any]:
+    """Return pairs a second of the engine, and of its rows written by one thread, in turn."""
+    found: list[tuple[float, float]] = []
+    with Engine.open(folder / "engine.db") as engine:
+        space = engine.space("bench", dim=LOAD_DIM)
+        for _ in filled(space, LOAD_DIM, LOAD_TASKS, LOAD_ROWS):
+            pass
+        engine.settle(600)
+        rng = np.random.default_rng(1)
+        offers = [arms_from(rng, LOAD_DIM) for _ in range(CLIENTS * PAIRS)]
+        for repetition in range(REPETITIONS):
+            after = max(event.number for event in space.events(after=2 * LOAD_ROWS))
+            mine = seconds_of_clients(space, offers)
+            engine.settle(600)
+            rows = [event for event in space.events(after=after) if event.kind != "install"]
+            plain = seconds_of_rows(folder / f"plain-{repetition}.db", rows)
+            found.append((len(offers) / mine, len(offers) / plain))
+    engine_rates, plain_rates = np.array(found).T
+    return engine_rates, plain_rates
+
+
+def seconds_of_clients(space: Space, offers: list[Arms]) -> float:
+    def client(mine: list[Arms]) -> None:
+        for arms in mine:
+            made = space.decide(f"task {len(mine)}", arms=arms)
+            space.reward(made.id, float(arms[int(made.arm)]["features"][0]))
+
+    parts = [offers[n::CLIENTS] for n in range(CLIENTS)]
+    return seconds_of([lambda mine=mine: client(mine) for mine in parts])  # type: ignore[misc]
+
+
+def seconds_of(actions: list[Callable[[], None]]) -> float:
+    threads = [threading.Thread(target=action) for action in actions]
+    begin = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - begin
+
+
+def seconds_of_rows(path: Path, rows: list[Any]) -> float:
+    """Write the same rows into the same table, as many at once as there were clients."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(
+            "CREATE TABLE log (number INTEGER PRIMARY KEY, at, space, kind, ref, until, value, "
+            "task, body)"
+        )
+        connection.execute("CREATE INDEX log_ref ON log (ref) WHERE kind = 'reward'")
+        begin = time.perf_counter()
+        for n in range(0, len(rows), CLIENTS):
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(
+                "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows[n : n + CLIENTS]
+            )
+            connection.execute("COMMIT")
+        return time.perf_counter() - begin
+
+
+# ---- Latency
+
+
+def latencies(folder: Path) -> tuple[Any, Any, float]:
+    """Return the times of single decisions with and without a refit, and how long it took."""
+    rng = np.random.default_rng(2)
+    quiet: list[float] = []
+    busy: list[float] = []
+    with Engine.open(folder / "refits.db") as engine:
+        space = engine.space("bench", dim=REFIT_DIM)
+        for _ in filled(space, REFIT_DIM, REFIT_TASKS, REFIT_ROWS):
+            engine.settle(600)
+        quiet += [decide_once(space, rng) for _ in range(SINGLE)]
+        begin, groups = time.perf_counter(), filled(space, REFIT_DIM, REFIT_TASKS, REFIT_ROWS)
+        while not engine.status().refitting:
+            next(groups)
+        while engine.status().refitting:
+            busy.append(decide_once(space, rng))
+        took = time.perf_counter() - begin
+        engine.settle(600)
+        quiet += [decide_once(space, rng) for _ in range(SINGLE)]
+    return np.array(quiet), np.array(busy), took
+
+
+def decide_once(space: Space, rng: np.random.Generator) -> float:
+    arms = arms_from(rng, REFIT_DIM)
+    begin = time.perf_counter()
+    space.decide(f"task {rng.integers(REFIT_TASKS)}", arms=arms)
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    print(section())

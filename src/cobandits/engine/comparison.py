@@ -1,0 +1,55 @@
+"""Two versions of a policy, side by side on the same requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cobandits.engine.encoding import arm_ids, features
+from cobandits.engine.events import Event, request_of
+from cobandits.engine.settings import Settings
+from cobandits.errors import DataError
+from cobandits.policies import Shared
+from cobandits.ragged import RaggedArms
+
+__all__ = ["Comparison", "compared"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How differently two policies would make the same decisions."""
+
+    decisions: int
+    other_arm: float  # share of the decisions in which the most likely arm is another one
+    distance: float  # mean total variation of the probabilities: 0 is the same, 1 never the same
+    rewards: tuple[int, int]  # that each has learned
+
+    def __str__(self) -> str:
+        return (
+            f"of {self.decisions:,} decisions {self.other_arm:.0%} have another arm; mean distance "
+            f"of probabilities {self.distance:.3g}; {self.rewards[0]:,} and {self.rewards[1]:,} "
+            "rewards learned"
+        )
+
+
+def compared(events: Sequence[Event], one: Shared, other: Shared, settings: Settings) -> Comparison:
+    """Return how differently two policies would make logged decisions."""
+    if not events:
+        raise DataError("there are no decisions to compare versions on; make some first")
+    requests = [request_of(event) for event in events]
+    tasks = [str(event.task) for event in events]
+    masks = [
+        np.array([name not in request.get("exclude", ()) for name in arm_ids(request)])
+        for request in requests
+    ]
+    phi = [features(request, settings.schema) for request in requests]
+    arms = RaggedArms.of(phi, masks)
+    first, second = (policy.probabilities(tasks, arms) for policy in (one, other))
+    return Comparison(
+        decisions=len(events),
+        other_arm=float(np.mean(first.argmax(axis=1) != second.argmax(axis=1))),
+        distance=float(np.abs(first - second).sum(axis=1).mean() / 2),
+        rewards=(one.rewards, other.rewards),
+    )

@@ -1,0 +1,137 @@
+"""What a space has done, from its log: events, decisions, reports, and logs out and in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+from cobandits.engine.answers import decision_answer
+from cobandits.engine.core import Core
+from cobandits.engine.events import Event, Kind
+from cobandits.engine.exchange import Past, export_table, import_events, past_of_log
+from cobandits.engine.fold import SpaceFold
+from cobandits.engine.history import Record, batch_of, decided_again, find_event, record
+from cobandits.engine.learner import policy_copy
+from cobandits.engine.messages import Decision
+from cobandits.engine.reader import Reader
+from cobandits.engine.report import Report, report
+from cobandits.engine.settings import Settings
+from cobandits.engine.stores import Batch, Query
+from cobandits.engine.trajectories import Trajectory, log_of, trajectories
+from cobandits.engine.writer import Writer
+from cobandits.logs import Log
+
+__all__ = ["Logbook"]
+
+
+class Logbook:
+    """The reading half of a :class:`cobandits.engine.Space`."""
+
+    def __init__(self, fold: SpaceFold, writer: Writer | Reader) -> None:
+        self._fold, self._writer, self._core = fold, writer, writer.core
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._fold.name
+
+    @property
+    def settings(self) -> Settings:
+        """What it was told."""
+        return self._fold.settings
+
+    @property
+    def version(self) -> str:
+        """The name of the present state: the event it began with, and the rewards since."""
+        return self._fold.learner.version
+
+    # ---- What happened
+
+    def events(
+        self,
+        *,
+        after: int = 0,
+        limit: int | None = None,
+        task: str | None = None,
+        kinds: Sequence[Kind] | None = None,
+        since: datetime | None = None,
+        before: datetime | None = None,
+    ) -> Iterator[Event]:
+        """Yield events of this space in order: with numbers above ``after``, at most ``limit``."""
+        return self._core.store.read(
+            Query(
+                after=after,
+                limit=limit,
+                task=task,
+                kinds=None if kinds is None else tuple(kinds),
+                since=None if since is None else round(since.timestamp() * 1e6),
+                before=None if before is None else round(before.timestamp() * 1e6),
+                space=self._fold.number,
+            )
+        )
+
+    def decision(self, id: str) -> Record:  # noqa: A002
+        """Return a decision from the log, with what was asked and what became of it."""
+        event = find_event(self._core, self._fold.number, id)
+        return self._writer.call(lambda: record(self._core, event))
+
+    def recompute(self, id: str) -> Decision:  # noqa: A002
+        """Make a decision again, from the log alone; arm and probability are the same."""
+        event = find_event(self._core, self._fold.number, id)
+        batch = batch_of(self._core, event)
+        past = Core(self._core.store)
+        past.load(through=batch[0].number - 1)
+        again = decided_again(past.folds[self._fold.number], batch)
+        return decision_answer(event, id, choice=again[batch.index(event)])
+
+    # ---- Reports, and logs in and out
+
+    def report(self, since: datetime | None = None) -> Report:
+        """Return what was earned, day by day, against what else could have been done."""
+        version, last, waiting = self._writer.call(
+            lambda: (self.version, self._core.last, len(self._fold.learner.waiting))
+        )
+        policy = self._writer.call(lambda: policy_copy(self._fold.learner.policy))
+        made = list(self._trajectories(last, since))
+        return report(self.name, version, made, self.settings.schema, policy, waiting)
+
+    def log(self, since: datetime | None = None) -> Log:
+        """Return the policy's decisions that have rewards, for evaluation and replay."""
+        return log_of(list(self._trajectories(self._core.last, since)), self.settings.schema)
+
+    def export(self, path: str | Path) -> int:
+        """Write the same to a Parquet file with a row per arm, which ``cobandits evaluate`` reads.
+
+        Returns the number of decisions. The features are those of the schema, as numbers.
+        """
+        found = self._trajectories(self._core.last, None)
+        return export_table(Path(path), found, self.settings.schema, self._core.secret)
+
+    def import_past(self, past: Iterable[Past] | Log) -> int:
+        """Learn from decisions that were made elsewhere; return how many there were.
+
+        They become events, a thousand at a time: all of these, or none if one is refused. A
+        :class:`cobandits.Log` is of vectors, for a space made with ``dim``.
+        """
+        given, count = iter(past_of_log(past) if isinstance(past, Log) else past), 0
+        while part := list(islice(given, 1000)):
+            self._writer.call(lambda part=part: self._import(part))  # type: ignore[misc]
+            count += len(part)
+        return count
+
+    def _import(self, part: list[Past]) -> None:
+        core, fold = self._core, self._fold
+        events = import_events(part, fold, core.next_number(), core.now())
+
+        def apply() -> None:
+            for event in events:
+                fold.apply(event)
+
+        core.commit(Batch(events=events), apply)
+
+    def _trajectories(self, through: int, since: datetime | None) -> Iterator[Trajectory]:
+        start = None if since is None else round(since.timestamp() * 1e6)
+        store = self._core.store
+        return trajectories(store, self._fold.number, through=through, since=start)

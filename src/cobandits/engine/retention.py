@@ -1,0 +1,52 @@
+"""Retention: old events are folded into a snapshot, and removed."""
+
+from __future__ import annotations
+
+from cobandits.engine.core import Core
+from cobandits.engine.fold import SpaceFold
+from cobandits.engine.stores import Query, Store
+
+__all__ = ["needed_events", "remove_events"]
+
+_AT_ONCE = 2000  # events of one transaction
+
+
+def needed_events(fold: SpaceFold) -> set[int]:
+    """Return the decisions that a space has yet to learn from, whatever their age."""
+    open_ = {int(one[0]) for one in fold.outcomes.saved()}
+    return open_ | {lesson.decision for lesson in fold.learner.waiting}
+
+
+def remove_events(core: Core, before: int) -> int:
+    """Remove the events before a time, but for those that are needed; return how many.
+
+    Each space must have a snapshot of its present state. What makes a space stays.
+    """
+    store, needed = core.store, set[int]().union(*map(needed_events, core.folds.values()))
+    through = _last_before(store, before)
+    count = 0
+    for start in range(store.folded(), through, _AT_ONCE):
+        end = min(start + _AT_ONCE, through)
+        found = [
+            event.number
+            for event in store.read(Query(after=start, through=end))
+            if event.kind != "space" and event.number not in needed and event.ref not in needed
+        ]
+        store.remove(found, end)
+        count += len(found)
+    for fold in core.folds.values():
+        fold.memory.clear()
+    return count
+
+
+def _last_before(store: Store, before: int) -> int:
+    """Return the number of the last event before a time; times rise with numbers."""
+    low, high = store.folded(), store.last()[0]
+    while low < high:
+        middle = (low + high + 1) // 2
+        found = store.page(Query(after=middle - 1, limit=1))
+        if found and found[0].at < before:
+            low = middle
+        else:
+            high = middle - 1
+    return low

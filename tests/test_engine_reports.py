@@ -1,0 +1,120 @@
+"""What comes out of a log and goes into it: reports, exports, histories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from cobandits.cli.app import app
+from cobandits.engine import Category, Decision, Engine, Number, Past, Schema, Space
+from cobandits.engine.answers import decision_answer
+from cobandits.environments.replay import Replay
+from cobandits.errors import DataError
+from cobandits.log_tables import LogTable
+
+SCHEMA = Schema(arm={"price": Number(), "kind": Category(values=("hot", "cold"))})
+PAYS = {"tea": 1.0, "cola": 0.0, "soup": 0.5}
+ARMS = [
+    {"id": "tea", "price": 3.5, "kind": "hot"},
+    {"id": "cola", "price": 2.5, "kind": "cold"},
+    {"id": "soup", "price": 5.0, "kind": "hot"},
+]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    now = [1_700_000_000.0]
+    with Engine.open(tmp_path_factory.mktemp("a") / "a.db", clock=lambda: now[0]) as made:
+        space = made.space("teas", SCHEMA, seed=1, floor=0.6, baseline_share=0.2)
+        rng = np.random.default_rng(0)
+        for n in range(300):
+            now[0] += 600
+            one = space.decide(f"shop {n % 3}", arms=ARMS, baseline="cola")
+            if n % 10:
+                space.reward(one.id, PAYS[one.arm] + rng.normal(0, 0.1))
+        made.settle()
+        yield made
+
+
+@pytest.fixture
+def space(engine: Engine) -> Space:
+    return engine.space("teas")
+
+
+def decisions(space: Space) -> list[Decision]:
+    return [decision_answer(event, "") for event in space.events(kinds=["decision"])]
+
+
+def test_a_report_compares_with_what_else_could_have_been_done(space: Space) -> None:
+    found = space.report()
+    assert found.policy is not None
+    assert found.baseline is not None
+    for name, truth in (("tea", 1.0), ("cola", 0.0), ("soup", 0.5)):
+        one = found.estimates[f"always {name}"]
+        assert one.low - 0.1 < truth < one.high + 0.1
+    assert abs(found.estimates["random"].mean - 0.5) < 0.2
+    assert found.estimates["baseline"].mean == found.estimates["always cola"].mean
+    assert abs(found.baseline.mean) < 0.1
+    assert found.baseline.high < found.policy.low
+    assert found.without_reward == 0.1
+    assert (found.tasks, found.waiting, found.changes) == (3, 0, ())
+    assert sum(day.decisions for day in found.days) == 300
+    assert len(found.days) == 4  # the first one begins at 22:13
+    assert "policy earned" in str(found)
+
+
+def test_an_exported_log_is_what_other_commands_read(space: Space, tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    made = [one for one in decisions(space) if one.by == "policy"]
+    assert 0 < space.export(path) < len(made)
+    (part,) = LogTable(path=path).parts()
+    log = space.log()
+    np.testing.assert_array_equal(part.log.rewards, log.rewards)
+    np.testing.assert_array_equal(part.log.probabilities, log.probabilities)
+    np.testing.assert_array_equal(part.log.features, log.features)
+    assert list(part.log.tasks) == list(log.tasks)
+    rounds = list(Replay(log=log).rounds(10, seed=0))
+    assert rounds[0].arms.shape[2] == SCHEMA.dim
+    shown = CliRunner().invoke(app, ["evaluate", str(path), "--policy", "random", "--json"])
+    assert shown.exit_code == 0, shown.output
+    assert [one.name for one in tmp_path.iterdir()] == ["log.parquet"]
+
+
+def test_history_is_learned_and_is_part_of_the_log(engine: Engine) -> None:
+    space = engine.space("warm", SCHEMA)
+    past = [
+        Past(task=f"shop {n % 3}", arms=ARMS, chosen=name, reward=PAYS[name], probability=1 / 3)
+        for n in range(20)
+        for name in PAYS
+    ]
+    assert space.import_past(past) == 60
+    engine.settle()
+    assert space.policy().rewards == 60
+    assert space.decide("shop 1", arms=ARMS).arm == "tea"
+    wrong = Past(task="a", arms=ARMS, chosen="beer", reward=1.0)
+    with pytest.raises(DataError, match="chosen must be the id of an arm"):
+        space.import_past([past[0], wrong])
+    assert space.policy().rewards == 60
+    vectors = engine.space("vectors", dim=SCHEMA.dim)
+    log = engine.space("teas").log()
+    assert vectors.import_past(log) == len(log)
+    engine.settle()
+    assert vectors.policy().rewards == len(log)
+    np.testing.assert_array_equal(vectors.log().features, log.features)
+    assert engine.verify().ok
+
+
+def test_nothing_to_report_yet(engine: Engine, tmp_path: Path) -> None:
+    space = engine.space("empty", SCHEMA)
+    found = space.report()
+    assert (found.policy, found.estimates, found.days) == (None, {}, ())
+    assert "fewer than 30 rewards" in found.notes[0]
+    with pytest.raises(DataError, match="has a reward yet"):
+        space.log()
+    with pytest.raises(DataError, match="nothing to write"):
+        space.export(tmp_path / "log.parquet")
+    assert list(tmp_path.iterdir()) == []
