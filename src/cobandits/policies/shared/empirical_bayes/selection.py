@@ -106,7 +106,9 @@ class HyperparameterSelector:
     @property
     def _next_share(self) -> float:
         squares, expected = self.recent[3:]
-        if not (self.hyperparameters.shared and expected > 0):
+        if not self.hyperparameters.shared:  # directions that predict badly may have fitted noise
+            return config.NOISE_SHARES[1]
+        if not expected > 0:
             return self.noise_share
         return float(
             np.clip(self.noise_share * self.spread * squares / expected, *config.NOISE_SHARES)
