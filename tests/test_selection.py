@@ -47,7 +47,7 @@ def test_the_candidates_with_the_least_errors_are_best() -> None:
 def test_tasks_share_only_where_that_is_better(alone: float, shared: bool) -> None:
     """By how much errors exceed those of the prior that shares, in units of what counts."""
     unit = config.AS_GOOD - 1
-    assert 0 < unit <= 0.02
+    assert 0 < unit <= 0.05
     assert with_errors(100 + 100 * unit * alone, 100, 1, 1).best(SOME).shared is shared
 
 
@@ -145,7 +145,7 @@ def test_the_noise_is_bounded_by_a_share_of_the_latest_errors(ratio: float, shar
     selector = HyperparameterSelector(hyperparameters=used, recent=recent)
     assert selector.least_noise == pytest.approx(share * 4.0)
     alone = replace(selector, hyperparameters=Hyperparameters())
-    assert alone.least_noise == pytest.approx(0.3 * 4.0)  # these errors are of another prior
+    assert alone.least_noise == pytest.approx(0.6 * 4.0)  # as directions predict worse
 
 
 @pytest.mark.parametrize(("found", "spread"), [(0.5, 1.0), (1.0, 1.0), (4.0, 3.8), (1e9, 30.0)])

@@ -146,10 +146,10 @@ NEW_COLUMN = 0.03
 FIT_STEPS, FIT_TOLERANCE = 10, 1e-5
 """Steps of L-BFGS per refit, and the relative gain below which it stops earlier."""
 
-ALONE_STEPS, ALONE_TOLERANCE, ALONE_NUMBERS = 10, 0.1, 2e5
+ALONE_STEPS, ALONE_TOLERANCE, ALONE_NUMBERS = 10, 0.02, 2e5
 """Steps of MacKay's rule per refit for the prior without a preferred direction.
 
-At most so many, until the isotropic variance changes by less than a tenth; and numbers in the rows
+At most so many, until the isotropic variance changes by less than 2 %; and numbers in the rows
 that they look at, since two variances need few. Moves the regret of unrelated tasks. Judgement.
 """
 
@@ -226,7 +226,7 @@ BLOCK_BYTES = 2**23
 
 # ---- Hyperparameters: empirical_bayes/selection.py
 
-AS_GOOD = 1.01
+AS_GOOD = 1.03
 """Errors, over the least ones, up to which a candidate counts as equally good.
 
 Of these the one that shrinks most is taken; otherwise unrelated tasks would share by chance. Moves

@@ -157,17 +157,23 @@ def _fit_shared(
 def _fit_alone(
     rows: FitRows[LikelihoodT], start: Prior, bounds: NoiseBounds, *, all_tasks: bool
 ) -> Fit[LikelihoodT]:
-    """Fit a prior without a preferred direction, by MacKay's rule on the rows of some tasks."""
+    """Fit a prior without a preferred direction, by secants of MacKay's rule."""
     p, some, bounds = len(start.mean), rows.some(), bounds.resolving(start.covariance)
     isotropic = float(np.trace(start.covariance)) / p
     factors = Factors(L=np.zeros((p, 0)), isotropic=isotropic, noise=bounds.clip(start.noise))
-    for _ in range(config.ALONE_STEPS):
+    slope, before = -1.0, (0.0, 0.0)
+    for step in range(config.ALONE_STEPS):
         likelihood = some.likelihood(factors.rho, start.center)
         found = fit_isotropic(likelihood, factors, noise=bounds)
         found = found.suited_to(found.information(likelihood))
-        change, factors = np.log(found.rho / factors.rho), found
-        if abs(change) < config.ALONE_TOLERANCE:
+        at, gain = float(np.log(factors.rho)), float(np.log(found.rho / factors.rho))
+        if abs(gain) < config.ALONE_TOLERANCE:
             break
+        if step and at != before[0]:  # the rule alone is slow where there is little noise
+            slope = float(np.clip((gain - before[1]) / (at - before[0]), -1.0, -0.05))
+        most = float(np.log(config.VARIANCE_STEP))
+        factor, before = float(np.exp(np.clip(-gain / slope, -most, most))), (at, gain)
+        factors = replace(factors, isotropic=factor * factors.rho * found.noise, noise=found.noise)
     likelihood = (rows if all_tasks else some).likelihood(factors.rho, start.center)
     found = fit_isotropic(likelihood, factors, noise=bounds)
     return Fit(FittedPrior.of(found, likelihood, start=start, before=factors), likelihood)

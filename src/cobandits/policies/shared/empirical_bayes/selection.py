@@ -123,7 +123,9 @@ class HyperparameterSelector:
     def next_share(self) -> float:
         """The share of errors that bounds the noise, as it is from the next fit on."""
         squares, expected = self.recent[3:]
-        if not (self.hyperparameters.shared and expected > 0):
+        if not self.hyperparameters.shared:  # directions that predict badly may have fitted noise
+            return config.NOISE_SHARES[1]
+        if not expected > 0:
             return self.noise_share
         return float(
             np.clip(self.noise_share * self.spread * squares / expected, *config.NOISE_SHARES)
