@@ -64,6 +64,7 @@ setup(
         extension("_pass", "_buffers.h", "_pass_kernel.h", "_pass_vectors.h"),
         extension("_posterior", "_buffers.h", "_posterior_kernel.h"),
         extension("_fast_checks", "_buffers.h"),
+        extension("_propensity", "_buffers.h"),
     ],
     cmdclass={"bdist_wheel": BdistWheel, "build_ext": BuildExt},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED else {},

@@ -88,7 +88,7 @@ def measured_costs(T: int = 400) -> Costs:
     """Measure the unit costs, each the best of a few."""
     store = stored(*world(T, 1))
     with all_tasks():
-        fit = fit_priors(store, None)
+        fit = fit_priors(store, None, SHARED)
     likelihood, _ = fit.likelihoods
     decomposed = DecomposedPrior.of(fit.under(SHARED))
     L = np.random.default_rng(0).standard_normal((decomposed.coordinates.dim, R))
@@ -133,9 +133,9 @@ def prior_from(T: int, fits: int) -> FittedPrior:
     """Return the prior that is learned from so many tasks."""
     store = stored(*world(T, 1))
     with all_tasks():
-        fit = fit_priors(store, None)
+        fit = fit_priors(store, None, SHARED)
         for _ in range(fits - 1):
-            fit = fit_priors(store, fit.following(SHARED), least_noise=NOISE**2)
+            fit = fit_priors(store, fit.following(SHARED), SHARED, least_noise=NOISE**2)
     return fit.shared
 
 

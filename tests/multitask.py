@@ -8,20 +8,27 @@ from numpy.typing import NDArray
 from cobandits.policies.shared.empirical_bayes import Hyperparameters, Prior, PriorFit, fit_priors
 from cobandits.policies.shared.row_store import RowStore
 
-__all__ = ["SHARED", "drawn", "fitted", "normal_equations", "rows", "stored"]
+__all__ = ["ALONE", "SHARED", "drawn", "fitted", "normal_equations", "rows", "stored"]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
 
 
-SHARED = Hyperparameters(shared=True)
+ALONE, SHARED = Hyperparameters(shared=False), Hyperparameters(shared=True)
 
 
-def fitted(store: RowStore, times: int = 1, **given: float) -> PriorFit:
+def fitted(
+    store: RowStore,
+    times: int = 1,
+    *,
+    least_noise: float | None = None,
+    noise: float | None = None,
+) -> PriorFit:
     """Return a fit that started from vague priors, and was repeated some times."""
-    fit = fit_priors(store, None, **given)
+    fit = fit_priors(store, None, ALONE, least_noise=least_noise, noise=noise)
     for _ in range(times - 1):
-        fit = fit_priors(store, fit.following(SHARED), **given)
+        start = fit.following(SHARED)
+        fit = fit_priors(store, start, ALONE, least_noise=least_noise, noise=noise)
     return fit
 
 

@@ -123,16 +123,16 @@ def raising(error: type[BaseException]) -> Callable[..., None]:
 @pytest.mark.parametrize(
     ("moment", "where"),
     [
-        ("before a refit", f"{SHARED}.transitions.fit_priors"),
+        ("before a refit", f"{SHARED}.laplace.fit_priors"),
         ("before a refit", f"{SHARED}.empirical_bayes.HyperparameterSelector.following"),
         ("before a refit", "cobandits.policies.gaussian.GaussianPosteriors.set_from_rows"),
         ("before a refit", f"{SHARED}.row_store.RowStore.added"),
         ("before a refit", f"{SHARED}.row_store.RowStore.with_room"),
         ("before a refit", f"{SHARED}.posteriors.TaskPosteriors.predict_errors"),
-        ("before a refit", f"{SHARED}.transitions.Estimate"),
-        ("before a change", f"{SHARED}.transitions.fit_priors"),
+        ("before a refit", f"{SHARED}.refitting.Estimate"),
+        ("before a change", f"{SHARED}.laplace.fit_priors"),
         ("before a change", f"{SHARED}.posteriors.TaskPosteriors.of"),
-        ("before a change", f"{SHARED}.transitions.Estimate"),
+        ("before a change", f"{SHARED}.refitting.Estimate"),
         ("middle", "cobandits.policies.gaussian.GaussianPosteriors.learn_in_directions"),
         ("pending", f"{SHARED}.empirical_bayes.HyperparameterSelector.scored"),
         ("pending", f"{SHARED}.drift.DriftDetector.after"),
@@ -160,7 +160,7 @@ def test_rows_that_cannot_be_learned_from_are_said_to_differ_in_size(
 ) -> None:
     when = moments()["before a refit"]
     policy = played(when)
-    monkeypatch.setattr(f"{SHARED}.transitions.fit_priors", raising(np.linalg.LinAlgError))
+    monkeypatch.setattr(f"{SHARED}.laplace.fit_priors", raising(np.linalg.LinAlgError))
     with pytest.raises(DataError, match=r"differ too much in size .*\(no\); scale them to about 1"):
         play(policy, when)
 
@@ -239,6 +239,7 @@ def test_an_update_can_be_interrupted_at_any_step(
 ) -> None:
     """In a refit, in one that drops rows, when tasks have changed, and when rows are stored."""
     monkeypatch.setattr(config, "ROW_BYTES", within)
+    monkeypatch.setattr(config, "FEWEST_ROWS", 4)
     when = {**moments(), "before a change": moments()["after a change"] - 1}[moment]
     policy = played(when, dim=DIM if within > 1 else 2 * DIM)
     if "pending" in moment:

@@ -21,12 +21,10 @@ from cobandits.policies.shared.empirical_bayes import (
 )
 from cobandits.policies.shared.empirical_bayes.rows import busiest_slots
 from cobandits.policies.shared.row_store import RowStore
-from tests.multitask import SHARED, drawn, fitted, normal_equations, rows, stored
+from tests.multitask import ALONE, SHARED, drawn, fitted, normal_equations, rows, stored
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
-
-ALONE = Hyperparameters(shared=False)
 
 
 def in_features(prior: Prior) -> Floats:
@@ -306,8 +304,13 @@ def test_a_known_noise_stays() -> None:
 
 
 def test_the_noise_is_not_below_its_bound() -> None:
-    Phi, y, _ = drawn(T=20, n=20, noise=0.1)
-    assert fitted(stored(Phi, y), 3, least_noise=0.5).under(SHARED).noise == pytest.approx(0.5)
+    """The more rows there are for each number of L, the lower is it."""
+    Phi, y, _ = drawn(d=30, T=8, n=40, noise=0.1)
+    few, many = stored(Phi[:, :2], y[:, :2]), stored(Phi, y)
+    assert fitted(few, 3, least_noise=5.0).under(SHARED).noise > 4.99
+    lower, higher = (fitted(many, 6, least_noise=s).under(SHARED).noise for s in (0.0, 5.0))
+    assert lower < 0.02
+    assert 0.1 < higher < 2
 
 
 @pytest.mark.parametrize("rank", [1, 2, 4])
@@ -381,7 +384,7 @@ def test_neither_the_order_of_rows_nor_batches_nor_blocks_matter(
         second = fitted(mixed)
         held = list(task_blocks(mixed, second.slots, first.coordinates))
     assert len(held) == 30
-    sizes = [len(block.rewards[0]) for block in held]
+    sizes = [int(mixed.sizes[block.slots[0]]) for block in held]
     assert sizes == sorted(sizes, reverse=True)
     other = second.under(used)
     np.testing.assert_allclose(in_features(other), in_features(first), rtol=1e-4, atol=1e-6)

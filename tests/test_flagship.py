@@ -36,6 +36,9 @@ TINY = Scale(
     real=("yogurt",),
     real_trials=2,
     real_tasks=3,
+    rewards_trials=1,
+    rewards_tasks=4,
+    rewards_rounds=4,
 )
 
 
@@ -308,6 +311,7 @@ class Imagined(Kept):
         ("digits", [0.5]),
         ("mnist", [0.5, 0.5]),
         ("real", [0.5, 0.5, 0.5]),
+        ("rewards", [0.5, 0.5]),
     ],
 )
 def test_a_section_measures_its_targets(name: str, measured: list[float]) -> None:
@@ -370,7 +374,7 @@ def test_the_tool_runs_named_sections_and_goes_on_where_it_was(
     monkeypatch.setattr(tool, "_scale", lambda told: TINY)
     tool.main(["unrelated", "drift", "late", "real", "--jobs", "1"])
     text = (tmp_path / tool.FOLDER / "preview.md").read_text(encoding="utf-8")
-    assert text.count("Not run yet. `python -m benchmarks.flagship") == 4
+    assert text.count("Not run yet. `python -m benchmarks.flagship") == 5
     for title in ("Unrelated tasks", "Late tasks", "Drift", "Real data"):
         assert f"## {title}\n" in text
     assert "--unrelated --tune --policy ridge" in text

@@ -232,7 +232,10 @@ def test_many_tasks_pass_in_chunks(path: str, monkeypatch: pytest.MonkeyPatch) -
 
 def test_extensions_that_are_built_are_used() -> None:
     """One that is there but cannot be imported would leave everything to NumPy, unseen."""
-    names = [f"cobandits.compiled.{name}" for name in ("_pass", "_posterior", "_fast_checks")]
+    names = [
+        f"cobandits.compiled.{name}"
+        for name in ("_pass", "_posterior", "_fast_checks", "_propensity")
+    ]
     built = [name for name in names if importlib.util.find_spec(name)]
     assert built == (names if kernels.COMPILED else [])  # all of them, or none
     for name in built:

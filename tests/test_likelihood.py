@@ -90,8 +90,7 @@ def test_gradients_are_those_of_differences() -> None:
 def test_the_score_is_the_gradient_in_the_covariance() -> None:
     """Along any direction: twice the log-likelihood grows by the trace of score and change."""
     blocks, factors = some_blocks(), some_factors(2)
-    information = factors.information(BlockRows(blocks).likelihood(factors.rho, CENTER))
-    score = information.score(factors.noise)
+    score = factors.score(BlockRows(blocks).likelihood(factors.rho, CENTER))
     column = np.random.default_rng(3).standard_normal((P, 1))
     step = 1e-4
     moved = Factors(
@@ -111,7 +110,9 @@ def test_information_is_that_of_dense_covariances() -> None:
             K = X @ factors.covariance @ X.T + factors.noise * np.eye(len(X))
             expected += X.T @ np.linalg.solve(K, X)
             each.append(X.T @ np.linalg.solve(K, v - X @ CENTER))
-    np.testing.assert_allclose(found.total / factors.noise, expected, rtol=1e-9, atol=1e-12)
+    total = factors.total(likelihood)
+    np.testing.assert_allclose(total / factors.noise, expected, rtol=1e-9, atol=1e-12)
+    assert found.trace == pytest.approx(np.trace(total), rel=1e-9)
     pulls = likelihood.pulls(factors.L, float(np.log(factors.noise)), CENTER)
     np.testing.assert_allclose(pulls / factors.noise, each, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(found.pull_products, pulls.T @ pulls, rtol=1e-9, atol=1e-12)
@@ -126,8 +127,7 @@ def test_a_fit_does_not_depend_on_signs_or_rotations_of_columns() -> None:
     turned = Factors(L=-start.L @ turn, isotropic=start.isotropic, noise=start.noise)
     bounds = NoiseBounds(0.05, 4.0)
     first, second = (
-        fit_factors(Problem(likelihood, one.information(likelihood), 1.0, bounds, Q), one)
-        for one in (start, turned)
+        fit_factors(Problem(likelihood, 1.0, bounds, Q), one) for one in (start, turned)
     )
     np.testing.assert_allclose(first.covariance, second.covariance, rtol=1e-5, atol=1e-7)
 

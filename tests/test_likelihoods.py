@@ -364,11 +364,14 @@ def test_a_row_is_weighted_by_its_error_and_by_the_noise_of_its_task() -> None:
 def test_outliers_are_counted_by_their_median() -> None:
     rng = np.random.default_rng(0)
     squares, expected = rng.standard_normal(2000) ** 2, np.ones(2000)
-    assert n_outliers(squares, expected) == 0
-    assert n_outliers(100 * squares, expected) == 0  # the model is overconfident, no more
+    rewards = 3 * rng.standard_normal(2000)
+    assert n_outliers(squares, expected, rewards) == 0
+    assert n_outliers(100 * squares, expected, rewards) == 0  # the model is overconfident, no more
     squares[:20] = 200
-    assert n_outliers(squares, expected) == 20
-    assert n_outliers(np.zeros(9), np.ones(9)) == n_outliers(np.ones(1), np.ones(1)) == 0
+    assert n_outliers(squares, expected, rewards) == 20
+    assert n_outliers(squares, expected, 10 * rewards) == 0  # no larger than rewards differ by
+    assert n_outliers(np.zeros(9), np.ones(9), np.ones(9)) == 0
+    assert n_outliers(np.ones(1), np.ones(1), np.ones(1)) == 0
 
 
 @pytest.mark.parametrize(

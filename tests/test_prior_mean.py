@@ -13,9 +13,9 @@ from scipy.stats import multivariate_normal
 from cobandits.environments import Synthetic
 from cobandits.policies import Shared
 from cobandits.policies.shared import config
-from cobandits.policies.shared.empirical_bayes import Hyperparameters, Prior, fit_priors
+from cobandits.policies.shared.empirical_bayes import Prior
 from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean
-from tests.multitask import rows, stored
+from tests.multitask import ALONE, SHARED, fitted, rows, stored
 
 Doubles = NDArray[np.float64]
 
@@ -123,8 +123,8 @@ def test_the_covariance_of_the_mean_is_its_posterior_covariance(
 def test_it_takes_more_tasks_than_coordinates(n_tasks: int, has_mean: bool) -> None:
     """There are three: two features and the intercept."""
     Phi, y = tasks_around(np.array([5.0, 5.0]), n_tasks=n_tasks, n=30, width=0.1, seed=0)
-    fit = fit_priors(stored(Phi, y), None)
-    for used in (Hyperparameters(shared=True), Hyperparameters(shared=False)):
+    fit = fitted(stored(Phi, y))
+    for used in (SHARED, ALONE):
         assert fit.under(used).mean.any() == has_mean
 
 

@@ -8,7 +8,7 @@ from scipy.special import ndtr
 from scipy.stats import chi2, multivariate_normal
 
 from cobandits.decisions import Decisions
-from cobandits.policies import Shared
+from cobandits.policies import Shared, propensities
 from cobandits.policies.propensities import draw, greedy, winning
 
 
@@ -148,3 +148,39 @@ def test_logged_probabilities_agree_with_2000_redraws(K: int) -> None:
         total += float(((found - expected) ** 2 / np.maximum(expected, 5))[kept].sum())
         freedom += max(1, int(kept.sum()) - 1)
     assert chi2.sf(total, freedom) > 1e-3
+
+
+@pytest.mark.skipif(not propensities.COMPILED, reason="the compiled half is not built")
+@pytest.mark.parametrize("K", [2, 3, 6, 9, 20])
+def test_the_compiled_pass_computes_the_same(K: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of arms that are equal, certain, or that grow together."""
+    rng, m = np.random.default_rng(K), 12
+    values, factors = rng.standard_normal((m, K)), rng.standard_normal((m, K, 4))
+    own, asked = rng.uniform(0, 1, (m, K)), rng.integers(K, size=m)
+    factors[0, 1], values[0, 1], own[0] = factors[0, 0], values[0, 0], 0
+    factors[1], own[1] = 0, 0
+    factors[2], own[2] = 1, 0
+    values[3] = 0
+    found = winning(values, factors, asked, own), winning(values, factors, asked)
+    monkeypatch.setattr(propensities, "COMPILED", False)
+    plain = winning(values, factors, asked, own), winning(values, factors, asked)
+    np.testing.assert_allclose(found, plain, rtol=1e-7, atol=1e-11)
+
+
+@pytest.mark.skipif(not propensities.COMPILED, reason="the compiled half is not built")
+def test_the_compiled_pass_refuses_what_does_not_fit() -> None:
+    from cobandits.compiled import _propensity
+
+    values, factors, none, out = np.zeros((2, 3)), np.zeros((2, 3, 4)), np.zeros(0), np.zeros(2)
+    arms, points = np.zeros(2, np.int64), np.zeros((2, 8))
+    for wrong in (
+        (values, np.zeros(23), none, arms, points, out),
+        (values, factors, np.zeros(5), arms, points, out),
+        (values, factors, none, arms + 3, points, out),
+        (values, factors, none, arms, np.zeros(0), out),
+        (values, factors, none, arms, points, np.zeros(1)),
+        (values[:, :1].copy(), factors[:, :1].copy(), none, arms, points, out),
+    ):
+        v, f, o, a, p, found = wrong
+        with pytest.raises(ValueError, match=r"expected|arm"):
+            _propensity.winning(v, f, o, a, p, found, 1e-12)

@@ -107,18 +107,18 @@ def test_a_refit_in_a_thread_gives_the_same_bits_as_in_line(name: str) -> None:
 def test_a_change_that_a_refit_notices_is_reported_when_it_is_installed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    policy, tasks = played(40), np.arange(100) % TASKS
-    arms, decided = np.random.default_rng(0).standard_normal((100, ARMS, DIM)), made([0] * 100)
+    policy, tasks = played(40), np.arange(400) % TASKS
+    arms, decided = np.random.default_rng(0).standard_normal((400, ARMS, DIM)), made([0] * 400)
     before = rewards, changes = policy.rewards, policy.changes
-    assert policy.refit_due(100)
+    assert policy.refit_due(400)
     with caplog.at_level("WARNING", "cobandits"):
-        found = refit(policy.snapshot(tasks, arms, decided, np.full(100, 1e4)))
+        found = refit(policy.snapshot(tasks, arms, decided, np.full(400, 1e4)))
         assert not caplog.records
         assert (policy.rewards, policy.changes) == before
         policy.install(found)
     assert len(policy.changes) == len(changes) + 1 == 1
     assert rewards - 16 < policy.changes[0] <= rewards  # some were pending
-    assert policy.rewards == rewards + 100
+    assert policy.rewards == rewards + 400
     assert f"after {policy.changes[0]} rewards" in caplog.text
 
 

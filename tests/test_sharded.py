@@ -89,7 +89,8 @@ def test_sums_over_shards_are_those_of_one_place(outlier: bool, cuts: tuple[int,
     heads.each("take", [(coordinates,)] * len(heads))
     there, scale_there = ShardRows(heads).without_outliers(center)
     assert scale_there == pytest.approx(scale, rel=1e-12)
-    L, log_noise = np.random.default_rng(0).standard_normal((D + 1, 2)), np.log(0.3 * scale)
+    variance = scale.variance
+    L, log_noise = np.random.default_rng(0).standard_normal((D + 1, 2)), np.log(0.3 * variance)
     for ours, theirs in (
         (here.likelihood(0.6, center), there.likelihood(0.6, center)),
         (here.some().likelihood(0.6, center), there.some().likelihood(0.6, center)),
@@ -97,15 +98,19 @@ def test_sums_over_shards_are_those_of_one_place(outlier: bool, cuts: tuple[int,
         assert theirs.n_rows == pytest.approx(ours.n_rows, rel=1e-12)
         assert theirs.squares() == pytest.approx(ours.squares(), rel=1e-12)
         every = zip(
-            (*ours.value(L, log_noise), *ours.information(L, log_noise)),
-            (*theirs.value(L, log_noise), *theirs.information(L, log_noise)),
+            (*ours.value(L, log_noise), *ours.information(L, log_noise), ours.total(L, log_noise)),
+            (
+                *theirs.value(L, log_noise),
+                *theirs.information(L, log_noise),
+                theirs.total(L, log_noise),
+            ),
             strict=True,
         )
         for one, other in every:
             expected, found = np.asarray(one), np.asarray(other)
             np.testing.assert_allclose(found, expected, 1e-12, 1e-12 * np.abs(expected).max())
     if outlier:  # the bound by the median is in force
-        assert scale < 0.1 * all_of.squares(center).ratios.mean()
+        assert variance < 0.1 * all_of.squares(center).ratios.mean()
 
 
 @given(
@@ -150,7 +155,8 @@ def test_an_evaluation_sends_directions_and_brings_sums_back() -> None:
     play([policy], batches(40))
     p, q, extra = D + 1, D, 700  # bytes of the pickles themselves
     assert max(spy.sizes["value"]) <= 8 * (p * q + 2) + extra
-    assert spy.sizes["information"][1] <= 8 * (2 * p * p + p) + extra
+    assert spy.sizes["information"][1] <= 8 * (p * p + p + 2) + extra
+    assert spy.sizes["total"][1] <= 8 * p * p + extra
 
 
 def test_what_leaves_a_shard_does_not_grow_with_its_tasks() -> None:

@@ -53,6 +53,9 @@ class Scale:
     real: tuple[str, ...] = ("yogurt", "cracker", "movielens", "movielens-svd")
     real_trials: int = 5
     real_tasks: int = 0  # the first ones; 0: all
+    rewards_trials: int = 5
+    rewards_tasks: int = 40
+    rewards_rounds: int = 200
 
     @classmethod
     def quick(cls) -> Scale:
@@ -68,6 +71,9 @@ class Scale:
             real=("yogurt", "movielens"),
             real_trials=2,
             real_tasks=8,
+            rewards_trials=2,
+            rewards_tasks=10,
+            rewards_rounds=20,
         )
 
     def options(self, n_tasks: Option, rank: Option, noise_std: Option = 1e-3) -> dict[str, Option]:

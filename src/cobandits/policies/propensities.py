@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from cobandits.kernels import chunks
 
-__all__ = ["draw", "greedy", "winning"]
+try:
+    from cobandits.compiled import _propensity
+except ImportError:  # no compiler at installation
+    COMPILED = False
+else:
+    COMPILED = True
+
+__all__ = ["COMPILED", "draw", "greedy", "winning"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
@@ -18,6 +25,8 @@ Codes = NDArray[np.int64]
 _POINTS = 512  # over which probabilities are integrated, a power of two
 _MANY, _MORE_POINTS = 8, 2048  # arms beyond which more points are needed, and how many
 _SMALLEST = 1e-12  # the least probability that is reported
+_EQUAL = 1 - 1e-9  # of the largest pivot: rounding must not choose among equal ones
+_NONE = np.zeros(0)
 
 
 def greedy(values: Floats) -> Floats:
@@ -66,8 +75,17 @@ def winning(values: Floats, factors: Floats, arms: Codes, own: Floats | None = N
     m, K = values.shape
     if K == 1:
         return np.ones(m)
-    lead, C, first = _leads(values, factors, arms, own)
     found = np.empty(m)
+    if COMPILED:
+        _propensity.winning(
+            np.ascontiguousarray(values, np.float64),
+            np.ascontiguousarray(factors, np.float64),
+            _NONE if own is None else np.ascontiguousarray(own, np.float64),
+            np.ascontiguousarray(arms, np.int64),
+            *(_normal_points(K - 1), found, _SMALLEST),
+        )
+        return found
+    lead, C, first = _leads(values, factors, arms, own)
     for block in chunks(m, 8 * _n_points(K - 1) * K):
         found[block] = _all_above_zero(lead[block], C[block], first[block])
     return np.clip(found, _SMALLEST, 1)
@@ -121,21 +139,33 @@ def _all_above_zero(lead: Floats, C: Floats, first: NDArray[np.bool_]) -> Floats
 
 
 def _rest(C: Floats, width: Floats) -> Floats:
-    """Return points, (m, points, k), that stand for N(0, C): the widest directions come first."""
-    k = C.shape[1]
-    if k == 1:
-        return np.zeros((len(C), 1, 1))
-    variances, vectors = np.linalg.eigh(C)
-    # Signs that rounding does not decide, and that differ from direction to direction.
-    sides = np.sin(np.arange(1, k + 1) ** 2) @ vectors * np.cos(np.arange(1, k + 1) ** 2)  # (m, k)
-    scales = np.sqrt(np.where(variances > 1e-13 * width, variances, 0))
-    root = vectors * np.where(sides < 0, -scales, scales)[:, None]
-    return np.asarray(_normal_points(k) @ root[:, :, ::-1].transpose(0, 2, 1))
+    """Return points, (m, points, k), that stand for N(0, C)."""
+    return np.asarray((_root(C, width) @ _normal_points(C.shape[1])).transpose(0, 2, 1))
+
+
+def _root(C: Floats, width: Floats) -> Floats:
+    """Return a root of C, (m, k, k), by Cholesky's method, the largest variance first.
+
+    Variances that are next to nothing of ``width``, (m, 1), are rounding.
+    """
+    (m, k), left, everyone = C.shape[:2], C.copy(), np.arange(len(C))
+    root, waits = np.zeros_like(C), np.ones((m, k), bool)
+    for step in range(k):
+        variances = np.where(waits, np.einsum("mii->mi", left), -1.0)
+        largest = variances.max(axis=1)
+        pivots = (variances >= _EQUAL * largest[:, None]).argmax(axis=1)
+        wide = largest > 1e-13 * width[:, 0]
+        sizes = np.sqrt(np.where(wide, variances[everyone, pivots], 1))
+        column = np.where(waits & wide[:, None], left[everyone, pivots] / sizes[:, None], 0)
+        root[:, :, step] = column
+        waits[everyone, pivots] = False
+        left -= column[:, :, None] * column[:, None, :]
+    return root
 
 
 @functools.cache
 def _normal_points(n_dims: int) -> Floats:
-    """Return points whose distribution is close to N(0, I), (points, n_dims): Sobol's sequence.
+    """Return points whose distribution is close to N(0, I), (n_dims, points): Sobol's sequence.
 
     Each coordinate is shifted and replaced by its rank, so that it is as even as can be.
     """
@@ -143,9 +173,11 @@ def _normal_points(n_dims: int) -> Floats:
     places = scipy.stats.qmc.Sobol(n_dims, scramble=False).random(n_points)
     shifted = (places + np.sqrt(2) * np.arange(1, n_dims + 1)) % 1
     ranks = shifted.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
-    return np.asarray(scipy.special.ndtri((ranks + 0.5) / n_points))
+    return np.ascontiguousarray(scipy.special.ndtri((ranks.T + 0.5) / n_points))
 
 
 def _n_points(n_dims: int) -> int:
     """Return over how many points leads over ``n_dims`` other arms are integrated."""
+    if n_dims == 1:
+        return 1  # one direction is exact
     return _POINTS if n_dims < _MANY else _MORE_POINTS

@@ -20,8 +20,9 @@ from cobandits.policies.shared.empirical_bayes import (
 from cobandits.policies.shared.empirical_bayes.fitted import FittedPriors
 from cobandits.policies.shared.empirical_bayes.likelihood import Information, MarginalLikelihood
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows, TaskSquares, busiest_slots
+from cobandits.policies.shared.refitting import under
 from cobandits.policies.shared.state import Refit, State
-from cobandits.policies.shared.transitions import stored, under
+from cobandits.policies.shared.transitions import stored
 
 __all__ = ["Head", "Offer", "Published", "Spread"]
 
@@ -42,6 +43,8 @@ class Spread(NamedTuple):
 
     n_tasks: int
     largest: float  # mean square of a task
+    n_rows: float
+    reward_squares: float
 
 
 class Published(NamedTuple):
@@ -50,6 +53,7 @@ class Published(NamedTuple):
     priors: FittedPriors
     hyperparameters: Hyperparameters
     noise_share: float  # of the next fit
+    spread: float  # factor of its variances
 
 
 class _Stage(NamedTuple):
@@ -85,7 +89,6 @@ class Head(Shared):
     def _forget(self) -> None:
         """Forget what was computed aside."""
         self._stage: _Stage | None = None
-        self._slots: Codes = np.zeros(0, np.int64)  # that the prior is being learned from
         self._rows = self._all_rows = BlockRows([])
         self._squares = TaskSquares(np.zeros(0), np.zeros(0))
         self._likelihood = MarginalLikelihood([], rho=1.0, center=np.zeros(0))
@@ -117,13 +120,18 @@ class Head(Shared):
     def take(self, coordinates: Coordinates) -> None:
         """Take the coordinates in which a prior is learned."""
         store = self._staged.state.store
-        self._slots = busiest_slots(store, coordinates.dim)
-        self._rows = self._all_rows = BlockRows.of(store, self._slots, coordinates)
+        slots = busiest_slots(store, coordinates.dim)
+        self._rows = self._all_rows = BlockRows.of(store, slots, coordinates)
 
     def spread(self, center: Doubles) -> Spread:
         """Return how large the rewards of the tasks here are, without a mean."""
-        self._squares = self._all_rows.squares(center)
-        return Spread(len(self._slots), float(self._squares.ratios.max(initial=0.0)))
+        self._squares = found = self._all_rows.squares(center)
+        return Spread(
+            n_tasks=len(found.counts),
+            largest=float(found.ratios.max(initial=0.0)),
+            n_rows=float(found.counts.sum()),
+            reward_squares=self._all_rows.reward_squares(),
+        )
 
     def ratios_below(self, cuts: Doubles) -> Codes:
         """Return how many tasks have a mean square below each cut: medians by counting."""
@@ -148,16 +156,23 @@ class Head(Shared):
         """Return what the rewards here say about thetas."""
         return self._likelihood.information(L, log_noise)
 
+    def total(self, L: Doubles, log_noise: float) -> Doubles:
+        """Return the sum of the information of the tasks here, times the noise, (p, p)."""
+        return self._likelihood.total(L, log_noise)
+
     def prepare(self, published: Published) -> Doubles:
         """Learn every posterior under the published prior, aside.
 
         Returns by how much the fit moved predictions here, as sums over tasks, (2,).
         """
         (snapshot, state), best = self._staged, published.hyperparameters
-        fit = PriorFit.to(self._rows, self._slots, published.priors)
-        selector = state.selector.following(best, fit)
-        selector = replace(selector, noise_share=published.noise_share)
-        self._found = under(snapshot, state, selector, DecomposedPrior.of(fit.under(best)))
+        fit = PriorFit.to(self._all_rows.blocks, self._rows, published.priors, best)
+        selector = replace(
+            state.selector.following(best, fit),
+            noise_share=published.noise_share,
+            spread=published.spread,
+        )
+        self._found = under(snapshot, state, selector, fit)
         return fit.movement(best)
 
     def install_prepared(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.empirical_bayes.fit import fit_both, start_of
 from cobandits.policies.shared.empirical_bayes.fitted import FittedPriors
 from cobandits.policies.shared.empirical_bayes.likelihood import Information
+from cobandits.policies.shared.empirical_bayes.rows import Scale, least_variance
 from cobandits.sharded.head import Offer, Published, Spread
 from cobandits.sharded.heads import Heads
 
@@ -58,6 +60,10 @@ class ShardLikelihood:
         """Return what the rewards say about thetas under L and the noise."""
         return Information(*_added(call(self._heads, "information", L, log_noise)))
 
+    def total(self, L: Doubles, log_noise: float) -> Doubles:
+        """Return the sum of ``s Z_t' K_t^-1 Z_t``, (p, p)."""
+        return np.asarray(np.sum(call(self._heads, "total", L, log_noise), axis=0))
+
     def squares(self) -> float:
         """Return the sum of ``|x_t|^2``."""
         return self._squares
@@ -80,8 +86,8 @@ class ShardRows:
         """Return the likelihood at a ratio of isotropic variance to noise, and a mean, (p,)."""
         return ShardLikelihood(self._heads, rho, center, some=self._some)
 
-    def without_outliers(self, center: Doubles) -> tuple[ShardRows, float]:
-        """Have shards give tasks with outliers less weight; return the rewards' variance too.
+    def without_outliers(self, center: Doubles) -> tuple[ShardRows, Scale]:
+        """Have shards give tasks with outliers less weight; return how many rows, and how large.
 
         A task has outliers if its mean square is far above the median. One count tells whether
         any has; only then the median is searched for.
@@ -92,11 +98,14 @@ class ShardRows:
         def below(cuts: Doubles) -> Codes:
             return np.asarray(np.sum(call(self._heads, "ratios_below", cuts), axis=0))
 
+        least = least_variance(
+            sum(one.reward_squares for one in found), sum(one.n_rows for one in found)
+        )
         most = np.inf
         if 2 * below(np.array([largest / config.OUTLIER_RATIO]))[0] >= n_tasks:
             most = config.OUTLIER_RATIO * median_by_counting(below, n_tasks)
-        squares, counts = _added(call(self._heads, "lighten", most))
-        return self, squares / counts or 1.0
+        squares, n_rows = _added(call(self._heads, "lighten", most if most > least else np.inf))
+        return self, Scale(max(least, squares / n_rows), n_rows)
 
 
 class LearnedPrior(NamedTuple):
@@ -116,12 +125,15 @@ def learn_prior(heads: Heads, offers: Sequence[Offer]) -> LearnedPrior:
     best = selector.best(rows)
     start = start_of(rows, selector.start(best))
     call(heads, "take", start.shared.coordinates)
-    shared, alone = fit_both(ShardRows(heads), start, least_noise=selector.least_noise)
+    shared, alone = fit_both(ShardRows(heads), start, best, least_noise=selector.least_noise)
     priors = FittedPriors(shared=shared.prior, alone=alone.prior)
-    movement = call(heads, "prepare", Published(priors, best, selector.next_share))
+    prior = priors.under(best)
+    spread = selector.next_spread(prior.noise)
+    movement = call(heads, "prepare", Published(priors, best, selector.next_share, spread))
     settled = priors.shared.is_settled(np.sum(movement, axis=0))
     growth = config.SETTLED_GROWTH if settled else config.REFIT_GROWTH
-    return LearnedPrior(DecomposedPrior.of(priors.under(best)), growth)
+    scaled = replace(selector, spread=spread).scaled(prior)
+    return LearnedPrior(DecomposedPrior.of(scaled), growth)
 
 
 def median_by_counting(below: Callable[[Doubles], Codes], n: int) -> float:

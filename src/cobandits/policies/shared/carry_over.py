@@ -40,7 +40,7 @@ def carry_over(after: TaskPosteriors, before: TaskPosteriors, tasks: Codes) -> N
         some = slice(start, start + size)
         X, y = pseudo_rows(before, tasks[some], scales[some])
         block = TaskBlock(tasks[some], X @ after.prior.coordinates.matrix, y)
-        after.set_full(tasks[some], after.batch.posteriors(block))
+        after.set_part(after.learned(tasks[some], block))
     if before.residual_variance > 0:
         after.noises[tasks] = after.prior.noise + change * unknown
     after.thetas[tasks] += outside

@@ -26,7 +26,7 @@ SETTLED_SHARE = 1e-3
 Moves how often the prior is learned once it is good, and so the time of long plays. Judgement.
 """
 
-RELEARN_GROWTH = 1.25
+RELEARN_GROWTH = 1.5
 """Growth of a task's rewards, as a factor, at which its theta is learned in all directions again.
 
 Moves the regret of tasks that leave what is shared, and the time per reward. Judgement.
@@ -68,11 +68,11 @@ One GiB holds 663,000 rows of 200 features. Moves regret only where that is too 
 FEWEST_ROWS = 8
 """Rows that there is memory for in any case, as a multiple of the numbers per row."""
 
-COMPRESSION = 2
+COMPRESSION = 1.25
 """Rows per task above which a refit compresses them, as a multiple of the numbers per row.
 
-A compressed task has as many rows as there are numbers per row. With twice as many, compression
-halves them at once, so it is rarely due. Changes results by no more than rounding.
+A compressed task has as many rows as there are numbers per row. Larger values compress less often,
+and take more memory and larger files. Changes results by no more than rounding.
 """
 
 # ---- Posteriors: posteriors.py, reduced.py
@@ -143,13 +143,13 @@ Larger values keep directions at 0 for longer. Moves regret while directions are
 NEW_COLUMN = 0.03
 """Size of the numbers of a new column, in units of the variance of the rewards. Judgement."""
 
-FIT_STEPS, FIT_TOLERANCE = 15, 1e-5
+FIT_STEPS, FIT_TOLERANCE = 10, 1e-5
 """Steps of L-BFGS per refit, and the relative gain below which it stops earlier."""
 
-ALONE_STEPS, ALONE_TOLERANCE, ALONE_NUMBERS = 10, 0.1, 2e5
+ALONE_STEPS, ALONE_TOLERANCE, ALONE_NUMBERS = 10, 0.02, 2e5
 """Steps of MacKay's rule per refit for the prior without a preferred direction.
 
-At most so many, until the isotropic variance changes by less than a tenth; and numbers in the rows
+At most so many, until the isotropic variance changes by less than 2 %; and numbers in the rows
 that they look at, since two variances need few. Moves the regret of unrelated tasks. Judgement.
 """
 
@@ -193,11 +193,20 @@ Larger ones find directions later where there is no noise, smaller ones fit nois
 while directions are being found.
 """
 
+SPREAD_REWARDS, SPREADS = 20, (1.0, 30.0)
+"""Rewards that it takes to scale variances by how large errors are, and the bounds of the factor.
+
+Moves how often intervals hold the truth, and what is explored; not the posterior means. Judgement.
+"""
+
 RECENT_DISCOUNT = 0.1
 """Weight of errors before the last refit in the latest mean squared error."""
 
 LEAST_NOISE = 1e-10
 """Least variance of the noise, over that of the rewards: less is lost in rounding."""
+
+LEAST_RESOLVED = 1e-12
+"""Least variance of the noise, over that of the thetas: less is lost in rounding."""
 
 OUTLIER_RATIO = 50.0
 """Largest mean square of a task's rewards, in units of the median task's.
@@ -217,7 +226,7 @@ BLOCK_BYTES = 2**23
 
 # ---- Hyperparameters: empirical_bayes/selection.py
 
-AS_GOOD = 1.01
+AS_GOOD = 1.03
 """Errors, over the least ones, up to which a candidate counts as equally good.
 
 Of these the one that shrinks most is taken; otherwise unrelated tasks would share by chance. Moves

@@ -17,6 +17,7 @@ from cobandits.policies.shared.exploration import (
     Experience,
     Explore,
     chosen_probabilities,
+    sampled_probabilities,
     sampled_values,
     scaled,
     winning_probabilities,
@@ -49,13 +50,18 @@ def choose(
     else:
         best, others = np.full(m, -1), m > 0
     chosen, beliefs = best, None
-    if others:
+    if explore == "always":
+        beliefs = posteriors.beliefs(places, arms)
+        chosen = sampled_values(beliefs, rng).argmax(axis=1)
+    elif others:
         sampled = best < 0
         beliefs = _beliefs(state, posteriors, places[sampled], arms[sampled], explore)
         chosen = best.copy()
         chosen[sampled] = sampled_values(beliefs, rng).argmax(axis=1)
     if floor:
         chosen = np.where(rng.random(m) < floor, rng.integers(K, size=m), chosen)
+    if explore == "always" and beliefs is not None:
+        return chosen, partial(sampled_probabilities, beliefs, chosen, floor, K)
     return chosen, partial(chosen_probabilities, best, beliefs, chosen, floor, K)
 
 
@@ -87,6 +93,8 @@ def _beliefs(
 ) -> Beliefs:
     """Return the beliefs to sample with, under the exploration rule."""
     beliefs = posteriors.beliefs(places, arms)
+    if explore == "always":  # all of the variance is sampled
+        return beliefs
     experience = Experience(
         counts=state.counts[places],
         tops=state.top - posteriors.thetas[places, -1],

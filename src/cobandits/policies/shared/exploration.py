@@ -20,9 +20,9 @@ __all__ = [
     "RULES",
     "Experience",
     "Explore",
-    "all_shares",
     "chosen_probabilities",
     "needed_shares",
+    "sampled_probabilities",
     "sampled_values",
     "scaled",
     "winning_probabilities",
@@ -73,15 +73,9 @@ def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
     return np.asarray(np.where(n[:, None] == 0, equal, neglected) * honest / variances)
 
 
-def all_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
-    """Return 1 for every arm, (m, K): Thompson sampling."""
-    return np.ones_like(beliefs.values)
-
-
 RULES: dict[Explore, Callable[[Beliefs, Experience], Doubles]] = {
     "needed": needed_shares,
-    "always": all_shares,
-}  # "never" samples nothing, so it needs none
+}  # "never" samples nothing and "always" everything, so they need none
 
 
 def scaled(beliefs: Beliefs, shares: Doubles) -> Beliefs:
@@ -105,6 +99,11 @@ def sampled_values(beliefs: Beliefs, rng: np.random.Generator) -> Doubles:
 def winning_probabilities(beliefs: Beliefs, arms: Codes) -> Floats:
     """Return the probability that an arm, (m,), has the highest of the sampled values."""
     return winning(beliefs.values, beliefs.factors, arms, beliefs.residual_std)
+
+
+def sampled_probabilities(beliefs: Beliefs, chosen: Codes, floor: float, n_arms: int) -> Floats:
+    """Return the probabilities of the chosen arms, (m,), where all were sampled."""
+    return with_floor(winning_probabilities(beliefs, chosen), floor, n_arms)
 
 
 def chosen_probabilities(

@@ -23,7 +23,7 @@ from cobandits.policies.shared.row_store import RowStore
 from cobandits.policies.shared.state import State
 from cobandits.policies.shared.working_rows import Reweighting, first_prior, linked_coordinates
 
-__all__ = ["Learned", "learn_all", "sizes_named"]
+__all__ = ["Learned", "learn_all", "posteriors_under", "sizes_named"]
 
 
 class Learned(NamedTuple):
@@ -60,16 +60,34 @@ def learn_all(state: State) -> Learned:
     if steps is not None and state.posteriors is not None:
         store = steps.step(state.posteriors)
     fit = _fitted(state, store, best)
-    prior = DecomposedPrior.of(fit.under(best))
-    posteriors = TaskPosteriors.of(store, prior)
+    for _ in range(reward_config.ROBUST_FITS if _lacks_weights(state) else 0):
+        assert steps is not None
+        store = steps.step(posteriors_under(store, selector.following(best, fit), fit))
+        fit = _fitted(state, store, best)
+    following = selector.following(best, fit)
+    posteriors = posteriors_under(store, following, fit)
     for _ in range(reward_config.LAPLACE_PASSES if steps is not None else 0):
         assert steps is not None
         store = steps.step(posteriors)
-        posteriors = TaskPosteriors.of(store, prior)
+        posteriors = TaskPosteriors.of(store, posteriors.prior)
         if likelihood.noise is None or steps.moved < reward_config.LAPLACE_TOLERANCE:
             break
     growth = config.SETTLED_GROWTH if fit.is_settled(best) else config.REFIT_GROWTH
-    return Learned(store, selector.following(best, fit), posteriors, growth)
+    return Learned(store, following, posteriors, growth)
+
+
+def _lacks_weights(state: State) -> bool:
+    """Tell whether rows will have weights that nothing that was learned so far could say."""
+    likelihood = state.likelihood
+    return likelihood.weighs and likelihood.noise is None and state.posteriors is None
+
+
+def posteriors_under(
+    store: RowStore, selector: HyperparameterSelector, fit: PriorFit
+) -> TaskPosteriors:
+    """Return all posteriors under the prior of a fit that a selector selects."""
+    prior = selector.scaled(fit.under(selector.hyperparameters))
+    return TaskPosteriors.of(store, DecomposedPrior.of(prior), fit.blocks)
 
 
 def _fitted(state: State, store: RowStore, best: Hyperparameters) -> PriorFit:
@@ -81,6 +99,7 @@ def _fitted(state: State, store: RowStore, best: Hyperparameters) -> PriorFit:
     return fit_priors(
         store,
         start,
+        best,
         least_noise=selector.least_noise,
         noise=likelihood.noise,
         coordinates=coordinates,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from cobandits.policies.shared.beliefs import Beliefs, neglected_shares, worth_t
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior, TaskBlock, task_blocks
 from cobandits.policies.shared.reader import Part, Reader, refused
 from cobandits.policies.shared.reduced import (
-    Projected,
+    Learned,
     affordable_directions,
     basis_of,
     useful_directions,
@@ -40,8 +40,7 @@ class PosteriorPart(NamedTuple):
 
     tasks: Codes  # (b,)
     thetas: Doubles  # (b, d + 1)
-    projected: Projected
-    log_volumes: Doubles  # (b,)
+    learned: Learned
 
 
 class BatchPosterior:
@@ -59,18 +58,11 @@ class BatchPosterior:
         self._whitening = L = prior.whitening(directions)  # (p, Q)
         self.second_moment = L.T @ prior.feature_second_moment @ L  # of a typical arm, (Q, Q)
 
-    def posteriors(self, block: TaskBlock) -> GaussianPosteriors:
-        """Return the posteriors of the tasks of a block, in the same order."""
-        m, n = block.rewards.shape
-        std, everyone = np.sqrt(self.noise), np.arange(m)
-        Z = block.features @ (self._whitening / std)  # (m, n, Q)
-        y = (block.rewards - block.features @ self.prior.center) / std
-        posteriors = GaussianPosteriors(n_tasks=m, dim=self.dim, ridge=1.0)
-        if n <= self.dim // 2:  # faster than a decomposition
-            posteriors.learn(np.repeat(everyone, n), Z.reshape(m * n, -1), y.ravel())
-        else:
-            posteriors.set_from_rows(everyone, Z, y)
-        return posteriors
+    def whitened(self, block: TaskBlock) -> tuple[Doubles, Doubles]:
+        """Return features in all directions, (m, n, Q), and rewards, (m, n), with noise 1."""
+        std = np.sqrt(self.noise)
+        residuals = block.rewards - block.features @ self.prior.center
+        return block.features @ (self._whitening / std), residuals / std
 
     @cached_property
     def weights_of_theta(self) -> Doubles:
@@ -87,16 +79,16 @@ class BatchPosterior:
         weights = np.linalg.lstsq(self.second_moment, across, rcond=config.CORRELATION_CUTOFF)[0]
         return np.asarray(weights @ np.linalg.pinv(prior.coordinates.matrix))
 
-    def thetas(self, posteriors: GaussianPosteriors) -> Doubles:
-        """Return the posterior means of the thetas, with the intercept, (m, d + 1)."""
-        return np.asarray(posteriors.means @ self.root.T + self.prior.theta)
+    def thetas(self, deviations: Doubles) -> Doubles:
+        """Return thetas with the intercept, (m, d + 1), of weights in all directions, (m, Q)."""
+        return np.asarray(deviations @ self.root.T + self.prior.theta)
 
 
 class TaskPosteriors:
     """Thetas of all tasks, and their posteriors in the widest directions of the prior.
 
-    Thetas are learned from all rows, in all directions, at every refit and when a task has had a
-    quarter more rewards. In between, rewards move them in the basis alone. It has the widest
+    Thetas are learned from all rows, in all directions, at every refit and when a task has had
+    half as many rewards again. In between, rewards move them in the basis alone. It has the widest
     directions of the prior: twice as many as tasks share and eight more, or all of them where
     tasks share none. Until the next refit, what is unknown outside of the basis counts as noise.
     A theta is kept besides its weights in the basis, since decisions are far faster with it.
@@ -123,10 +115,19 @@ class TaskPosteriors:
         self.residual_variance = float(self._prior_noise - prior.noise)  # before any reward
 
     @classmethod
-    def of(cls, store: RowStore, prior: DecomposedPrior) -> TaskPosteriors:
-        """Return the posteriors of all tasks, learned from the rows of a store."""
+    def of(
+        cls, store: RowStore, prior: DecomposedPrior, blocks: Sequence[TaskBlock] = ()
+    ) -> TaskPosteriors:
+        """Return the posteriors of all tasks, learned from the rows of a store.
+
+        ``blocks`` are rows of some of the tasks, if these are at hand in the prior's coordinates.
+        """
         found = cls(n_tasks=len(store.slots), prior=prior)
-        found.relearn(store, np.flatnonzero(store.sizes))
+        left = store.sizes > 0
+        for block in blocks:
+            found.set_part(found.learned(store.tasks[block.slots], block))
+            left[block.slots] = False
+        found.relearn(store, np.flatnonzero(left))
         return found
 
     def grow(self, n_tasks: int) -> None:
@@ -194,24 +195,21 @@ class TaskPosteriors:
         """Yield what :meth:`relearn` sets, for a few tasks at a time; nothing changes yet."""
         order = slots[np.argsort(-store.sizes[slots], kind="stable")]
         for block in task_blocks(store, order, self.prior.coordinates):
-            yield self._projected(store.tasks[block.slots], self.batch.posteriors(block))
+            yield self.learned(store.tasks[block.slots], block)
 
-    def set_full(self, tasks: Codes, full: GaussianPosteriors) -> None:
-        """Set the posteriors of tasks from posteriors in all directions, in the same order."""
-        self.set_part(self._projected(tasks, full))
-
-    def _projected(self, tasks: Codes, full: GaussianPosteriors) -> PosteriorPart:
-        projected, thetas = self.basis.project(full), self.batch.thetas(full)
-        return PosteriorPart(tasks, thetas, projected, full.log_volumes)
+    def learned(self, tasks: Codes, block: TaskBlock) -> PosteriorPart:
+        """Return the posteriors of tasks from the rows of a block, in the same order."""
+        learned = self.basis.learn(*self.batch.whitened(block))
+        return PosteriorPart(tasks, self.batch.thetas(learned.deviations), learned)
 
     def set_part(self, part: PosteriorPart) -> None:
         """Set the posteriors of some tasks."""
-        tasks, projected = part.tasks, part.projected
+        tasks, learned = part.tasks, part.learned
         self.thetas[tasks] = part.thetas
-        self.weights.means[tasks] = projected.means
-        self.weights.roots[tasks] = projected.roots
-        self.weights.log_volumes[tasks] = part.log_volumes
-        self.noises[tasks] = self.batch.noise + projected.residual_variances
+        self.weights.means[tasks] = learned.means
+        self.weights.roots[tasks] = learned.roots
+        self.weights.log_volumes[tasks] = learned.log_volumes
+        self.noises[tasks] = self.batch.noise + learned.residual_variances
 
     def values(self, tasks: Codes, arms: Floats) -> Doubles:
         """Return the expected rewards of the arms, (m, K), up to a constant per task."""

@@ -10,14 +10,14 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.kernels import chunks
+from cobandits.linalg import inverse_triangles
 from cobandits.policies.gaussian import GaussianPosteriors
 from cobandits.policies.shared import config
 
 __all__ = [
     "Basis",
     "FullBasis",
-    "Projected",
+    "Learned",
     "ReducedBasis",
     "affordable_directions",
     "basis_of",
@@ -27,12 +27,14 @@ __all__ = [
 Doubles = NDArray[np.float64]
 
 
-class Projected(NamedTuple):
-    """Posteriors of b tasks in the directions of a basis."""
+class Learned(NamedTuple):
+    """Posteriors of b tasks in the directions of a basis, and their means in all directions."""
 
     means: Doubles  # (b, q)
     roots: Doubles  # (b, q (q + 1) / 2), packed as in GaussianPosteriors
     residual_variances: Doubles  # (b,), of a typical arm's reward, outside of the basis
+    deviations: Doubles  # (b, Q), of weights in all directions
+    log_volumes: Doubles  # (b,), log of the determinant of the precision in all directions
 
 
 class Basis(Protocol):
@@ -53,8 +55,11 @@ class Basis(Protocol):
         """Variance of a typical arm's reward outside of the basis, before any reward."""
         ...
 
-    def project(self, full: GaussianPosteriors) -> Projected:
-        """Return posteriors in all directions as posteriors in the basis."""
+    def learn(self, Z: Doubles, y: Doubles) -> Learned:
+        """Return the posteriors of features in all directions, (b, n, Q), and rewards, (b, n).
+
+        The noise has variance 1.
+        """
         ...
 
     def expand(self, rows: Doubles) -> Doubles:
@@ -69,9 +74,15 @@ class FullBasis(NamedTuple):
     second_moment: Doubles
     residual_variance: float = 0.0
 
-    def project(self, full: GaussianPosteriors) -> Projected:
-        """Return the posteriors as they are."""
-        return Projected(full.means, full.roots, np.zeros(len(full.means)))
+    def learn(self, Z: Doubles, y: Doubles) -> Learned:
+        """Return the posteriors of features, (b, n, Q), and rewards, (b, n)."""
+        (m, n, Q), everyone = Z.shape, np.arange(len(Z))
+        full = GaussianPosteriors(n_tasks=m, dim=Q, ridge=1.0)
+        if n <= Q // 2:  # faster than a decomposition
+            full.learn(np.repeat(everyone, n), Z.reshape(m * n, -1), y.ravel())
+        else:
+            full.set_from_rows(everyone, Z, y)
+        return Learned(full.means, full.roots, np.zeros(m), full.means, full.log_volumes)
 
     def expand(self, rows: Doubles) -> Doubles:
         """Return the features as they are."""
@@ -91,18 +102,35 @@ class ReducedBasis(NamedTuple):
         """Variance of a typical arm's reward outside of the basis, before any reward."""
         return float(np.trace(self.residual_moment))
 
-    def project(self, full: GaussianPosteriors) -> Projected:
-        """Return the posteriors of the weights in the basis, and what is unknown outside of it."""
+    def learn(self, Z: Doubles, y: Doubles) -> Learned:
+        """Return the posteriors of features, (b, n, Q), and rewards, (b, n).
+
+        With ``G`` the matrix, weights are ``w = G'u + v`` with ``u = G w ~ N(0, I)`` and an
+        independent ``v ~ N(0, I - G'G)``. Seen from u, rewards have the noise ``Z v + e``, whose
+        covariance is ``N = I + V V'`` with ``V = Z (I - G'G)``. With ``H'H = N^-1`` the precision
+        of u is ``I + B'B``, ``B = H Z G'``, and that of rewards ``N^-1 - N^-1 (Z G') cov(u) (Z
+        G')' N^-1``: all is factorised in n and q dimensions.
+        """
         G, left = self.matrix, len(self.residual_moment)
-        m, q = len(full.means), len(self.matrix)
-        rows, columns = np.tril_indices(q)
-        roots, residual = np.empty((m, len(rows))), np.empty(m)
-        for block in chunks(m, 8 * full.dim**2):
-            S = full.unpacked(np.arange(m)[block])  # (b, Q, Q), upper triangular
-            roots[block] = _upper_root(G @ S)[:, columns, rows]
-            outer = S[:, :left]
-            residual[block] = np.einsum("bij,bij->b", outer, self.residual_moment @ outer)
-        return Projected(full.means @ G.T, roots, residual)
+        inner = Z @ G.T  # (b, n, q)
+        V = Z - inner @ G
+        half, volume = _inverse_root(V @ V.transpose(0, 2, 1))  # of I + V V'
+        B, r = half @ inner, _times(half, y)
+        J, more = _inverse_root(B.transpose(0, 2, 1) @ B)  # J'J is the covariance of u
+        means = _times(J.transpose(0, 2, 1), _times(J, _times(B.transpose(0, 2, 1), r)))
+        pull = _times(half.transpose(0, 2, 1), r - _times(B, means))
+        outer = half @ Z[..., :left]
+        seen = J @ (B.transpose(0, 2, 1) @ outer)
+        M = self.residual_moment
+        known = np.einsum("bij,bij->b", outer, outer @ M) - np.einsum("bij,bij->b", seen, seen @ M)
+        rows, columns = np.tril_indices(len(G))
+        return Learned(
+            means=means,
+            roots=J[:, rows, columns],
+            residual_variances=np.maximum(0, self.residual_variance - known),
+            deviations=means @ G + _times(V.transpose(0, 2, 1), pull),
+            log_volumes=volume + more,
+        )
 
     def expand(self, rows: Doubles) -> Doubles:
         """Return features in all directions: of the basis, and what they predict of the rest."""
@@ -152,8 +180,15 @@ def useful_directions(rank: int, most: int) -> int:
     return min(most, config.DIRECTIONS_PER_SHARED * rank + config.EXTRA_DIRECTIONS)
 
 
-def _upper_root(X: Doubles) -> Doubles:
-    """Return upper triangular roots U, (b, q, q), with ``U U' = X X'`` of X, (b, q, Q)."""
-    R: Doubles = np.asarray(np.linalg.qr(X[:, ::-1].transpose(0, 2, 1), mode="r"))
-    U = R.transpose(0, 2, 1)[:, ::-1, ::-1]
-    return np.asarray(U * np.sign(np.einsum("bii->bi", U))[:, None, :])
+def _inverse_root(M: Doubles) -> tuple[Doubles, Doubles]:
+    """Return lower triangular H with ``H'H = (I + M)^-1``, and ``log det (I + M)``, (b,)."""
+    diagonal = np.arange(M.shape[1])
+    M[:, diagonal, diagonal] += 1
+    root = np.linalg.cholesky(M)
+    volumes = 2 * np.log(root[:, diagonal, diagonal]).sum(axis=1)
+    return np.asarray(inverse_triangles(root, lower=True), np.float64), volumes
+
+
+def _times(matrices: Doubles, vectors: Doubles) -> Doubles:
+    """Return the products of matrices, (b, n, m), and vectors, (b, m)."""
+    return np.asarray((matrices @ vectors[..., None])[..., 0])

@@ -13,27 +13,22 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.estimate import Estimate, Status
 from cobandits.policies.shared import config, reward_config
-from cobandits.policies.shared.carry_over import carry_over
 from cobandits.policies.shared.change import return_evidence
 from cobandits.policies.shared.drift import DriftDetector
-from cobandits.policies.shared.empirical_bayes import DecomposedPrior, HyperparameterSelector
-from cobandits.policies.shared.laplace import Learned, learn_all, sizes_named
+from cobandits.policies.shared.empirical_bayes import HyperparameterSelector
 from cobandits.policies.shared.likelihoods import LIKELIHOODS
 from cobandits.policies.shared.pending import Pending
-from cobandits.policies.shared.posteriors import TaskPosteriors
+from cobandits.policies.shared.refitting import refitted, sorted_rows
 from cobandits.policies.shared.reward_kinds import decided, taken_for
 from cobandits.policies.shared.state import Refit, Snapshot, State
 from cobandits.policies.shared.working_rows import (
-    learn_rewards,
     n_outliers,
     predict_errors,
     weighted_rows,
 )
-from cobandits.policies.task_index import TaskIndex
 
-__all__ = ["absorb", "refit", "stored", "under", "undone"]
+__all__ = ["absorb", "refit", "stored", "undone"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -42,8 +37,8 @@ Codes = NDArray[np.int64]
 def absorb(state: State) -> State:
     """Return the state with its pending rewards stored and tested for drift.
 
-    Where a task has had a quarter more rewards, and a few, since its theta was last learned in all
-    directions, it is learned so again. If all tasks ask equally often, a refit comes first.
+    Where a task has had half as many rewards again, and a few, since its theta was last learned in
+    all directions, it is learned so again.
     """
     news = Pending.joined(state.pending)
     following = _compared(state, news)
@@ -68,7 +63,7 @@ def refit(snapshot: Snapshot) -> Refit:
     if state is snapshot.state:
         found = _after_change(state, following, news, n_new=n_new)
     if found is None:
-        found = _refitted(decided(following, news), news, n_new)
+        found = refitted(decided(following, news), news, n_new)
     return Refit(found, state.rewards, snapshot.origin)
 
 
@@ -91,7 +86,7 @@ def _compared(state: State, news: Pending) -> State:
     )
     if not likelihood.weighs and not state.whole and state.seen >= reward_config.FEWEST_TO_TELL:
         following.judged += len(news.tasks)
-        following.outliers += n_outliers(news.squares, news.expected)
+        following.outliers += n_outliers(news.squares, news.expected, news.rows[:, -1])
     if detector.raised and state.on_change == "alert":
         following.detector = DriftDetector()
         following.changes = (*state.changes, state.rewards - state.n_pending)
@@ -140,7 +135,7 @@ def _after_change(state: State, following: State, news: Pending, *, n_new: int) 
     """Return the state after a change of the tasks, or None where ``following`` shows none."""
     if following.before is not None and following.return_evidence > config.RETURN_THRESHOLD:
         theirs, kept = _predicted_by(following.before, news), _extended(following.before, state)
-        found = _refitted(_compared(kept, theirs), theirs, len(news.tasks))
+        found = refitted(_compared(kept, theirs), theirs, len(news.tasks))
         onset = 0
     elif following.detector.raised:
         fresh = State.fresh(
@@ -153,7 +148,7 @@ def _after_change(state: State, following: State, news: Pending, *, n_new: int) 
         )
         onset = state.detector.onset(news.squares, news.expected)
         recent = news.part(slice(onset, None))
-        found = _refitted(_compared(fresh, recent), recent, len(recent.tasks))
+        found = refitted(_compared(fresh, recent), recent, len(recent.tasks))
         found.before = _kept(state, news, n_new, onset) if state.on_change == "adapt" else None
     else:
         return None
@@ -202,70 +197,7 @@ def undone(state: State) -> State | None:
 def stored(snapshot: Snapshot) -> State:
     """Return the state with all rows of a snapshot stored, ready to learn a prior from."""
     state, news = snapshot.state, snapshot.news
-    return _sorted(_compared(state, news) if len(news.tasks) else state)
-
-
-def under(
-    snapshot: Snapshot, state: State, selector: HyperparameterSelector, prior: DecomposedPrior
-) -> Refit:
-    """Return the refit with a prior that was learned elsewhere from what :func:`stored` returned.
-
-    Every task's posterior is learned again under it.
-    """
-    store = state.store
-    with sizes_named():
-        posteriors = TaskPosteriors.of(store, prior)
-        learned = Learned(store, selector, posteriors, config.REFIT_GROWTH)
-        found = _following(state, snapshot.news, snapshot.n_new, learned)
-    return Refit(found, snapshot.state.rewards, snapshot.origin)
-
-
-def _refitted(state: State, news: Pending, n_new: int) -> State:
-    """Return the state with a prior learned from its rows; counts the last ``n_new`` of news."""
-    with sizes_named():
-        return _following(state, news, n_new, learn_all(_sorted(state)))
-
-
-def _sorted(state: State) -> State:
-    weighs = state.likelihood.weighs
-    factor = reward_config.LINKED_COMPRESSION if weighs else config.COMPRESSION
-    return replace(state, store=state.store.compressed(factor * state.store.width).sorted())
-
-
-def _following(state: State, news: Pending, n_new: int, learned: Learned) -> State:
-    """Return the state with what was learned from it; counts the last ``n_new`` of news."""
-    store, selector, posteriors, growth = learned
-    seen = state.seen + n_new
-    due = int(np.ceil(seen * growth))
-    _learn_dropped(posteriors, state, store.dropped, news, n_new)
-    following = replace(
-        state,
-        store=store.with_room(max(0, min(due - seen, store.most - store.used))),
-        selector=selector,
-        posteriors=posteriors,
-        estimate=_estimate(posteriors, state.tasks),
-        counts=state.counts.copy(),
-        due=due,
-        rewards=state.rewards + n_new,
-    )
-    if n_new:
-        following.count(news.tasks[-n_new:], news.rows[-n_new:, -1])
-    following.full_counts = following.counts.copy()
-    return following
-
-
-def _learn_dropped(
-    posteriors: TaskPosteriors, state: State, dropped: Codes, news: Pending, n_new: int
-) -> None:
-    """Carry over the posteriors of dropped tasks, and teach them their new rewards."""
-    if not len(dropped):
-        return
-    if state.posteriors is not None:
-        known = dropped[state.posteriors.weights.log_volumes[dropped] > 0]
-        carry_over(posteriors, state.posteriors, known)
-    new = news.tasks[len(news.tasks) - n_new :]
-    unlearned = np.flatnonzero(np.isin(new, dropped)) - n_new
-    learn_rewards(state.likelihood, posteriors, news.tasks[unlearned], news.rows[unlearned])
+    return sorted_rows(_compared(state, news) if len(news.tasks) else state)
 
 
 def _relearn_grown(state: State, tasks: Codes) -> None:
@@ -282,15 +214,3 @@ def _relearn_grown(state: State, tasks: Codes) -> None:
         for part in found:  # in place, now that nothing is left to fail
             posteriors.set_part(part)
         state.full_counts[relearned] = counts[relearned]
-
-
-def _estimate(posteriors: TaskPosteriors, tasks: TaskIndex) -> Estimate:
-    """Return the thetas of all tasks, without intercepts; the widest directions come first."""
-    thetas = posteriors.thetas[: len(tasks), :-1]
-    basis, _ = np.linalg.qr(posteriors.batch.root[:-1, ::-1])
-    return Estimate(
-        basis=basis,
-        weights=basis.T @ thetas.T,
-        labels=tasks.tasks,
-        status=Status(outcome="converged", message="prior learned", iterations=1),
-    )

@@ -39,8 +39,8 @@ def _upgrade(header: Header, arrays: Arrays, prefix: str) -> None:
         "offset": before["offset"],
         "noise": None,
     }
-    selector["noise_share"] = config.NOISE_SHARE
-    arrays[name + "errors"], arrays[name + "recent"] = np.zeros(4), np.zeros(4)
+    selector["noise_share"], selector["spread"] = config.NOISE_SHARE, 1.0
+    arrays[name + "errors"], arrays[name + "recent"] = np.zeros(4), np.zeros(5)
     if name + "covariance" in arrays:
         covariance = arrays[name + "covariance"]
         selector["alone_variance"] = float(np.trace(covariance)) / len(covariance)

@@ -163,6 +163,8 @@ def robust_weights(posteriors: TaskPosteriors, tasks: Codes, F: Doubles) -> Work
     """
     etas, variances = _predicted(posteriors, tasks, F)
     noise, y = posteriors.prior.noise, F[:, -1]
+    if not len(y):
+        return Working(y, y)
     left = np.maximum(1 - variances / noise, reward_config.LEAST_LEFT)  # 1 - leverage
     squares = (y - etas) ** 2 / (noise * left)
     noise *= max(1.0, float(np.median(squares)) / _MEDIAN_SQUARE)  # where it is taken for too small
@@ -269,10 +271,21 @@ def suitable(store: RowStore, lowest: float, highest: float) -> Likelihood:
     return LIKELIHOODS["count" if counts else "gaussian"]
 
 
-def n_outliers(squares: Doubles, expected: Doubles) -> int:
-    """Return how many squared errors, (m,), are far beyond what is expected of their median."""
-    if len(squares) < reward_config.FEWEST_OUTLIERS or not squares.any():
+def n_outliers(squares: Doubles, expected: Doubles, rewards: Doubles) -> int:
+    """Return how many errors are far beyond what their median tells, and the rewards' own spread.
+
+    While tasks are learned, errors differ by task and arm as if they had tails; but they are no
+    larger than what rewards differ by.
+
+    Parameters
+    ----------
+    squares, expected, rewards : (m,)
+        Squared errors, the expected ones, and the rewards that were predicted.
+    """
+    if len(squares) < reward_config.FEWEST_OUTLIERS:
         return 0
     ratios = squares / expected
-    usual = float(np.median(ratios)) / _MEDIAN_SQUARE
-    return int((ratios > reward_config.OUTLIER_RATIO_SQUARED * usual).sum())
+    usual = np.median(ratios) / _MEDIAN_SQUARE
+    spread = np.median((rewards - np.median(rewards)) ** 2) / _MEDIAN_SQUARE
+    far = (ratios > reward_config.OUTLIER_RATIO_SQUARED * usual) & (squares > spread)
+    return int(np.count_nonzero(far))

@@ -36,7 +36,7 @@ def task_blocks(store: RowStore, slots: Codes, coordinates: Coordinates) -> Iter
         some = slots[start : start + size]
         F = store.rows(some, n)
         Z, y = F[..., :-1] @ coordinates.matrix, F[..., -1]
-        if n > p + 1:  # p + 1 rows are equivalent
+        if n > config.COMPRESSION * (p + 1):  # p + 1 rows are equivalent
             both: Doubles = np.concatenate([Z, y[..., None]], axis=2)
             both = np.asarray(np.linalg.qr(both, mode="r"))
             Z, y = both[..., :-1], both[..., -1]

@@ -37,6 +37,11 @@ class NoiseBounds(NamedTuple):
     least: float
     most: float = np.inf
 
+    def resolving(self, covariance: Doubles) -> NoiseBounds:
+        """Return bounds such that rows can be factorised, unless the noise is known."""
+        least = max(self.least, config.LEAST_RESOLVED * float(np.trace(covariance)))
+        return self if self.least == self.most else NoiseBounds(least, max(self.most, least))
+
     def clip(self, noise: float) -> float:
         """Return the nearest variance within the bounds."""
         return float(min(max(noise, self.least), self.most))
@@ -79,6 +84,15 @@ class Factors:
         """Return what rewards say about thetas."""
         return likelihood.information(self.L, float(np.log(self.noise)))
 
+    def total(self, likelihood: SummedLikelihood) -> Doubles:
+        """Return the sum of the information of all tasks, times the noise, (p, p)."""
+        return likelihood.total(self.L, float(np.log(self.noise)))
+
+    def score(self, likelihood: SummedLikelihood) -> Doubles:
+        """Return the gradient of twice the log-likelihood in the covariance, (p, p)."""
+        products = self.information(likelihood).pull_products
+        return np.asarray((products / self.noise - self.total(likelihood)) / self.noise)
+
     def thetas(self, likelihood: MarginalLikelihood, center: Doubles) -> Doubles:
         """Return the posterior means of thetas with this center in the coordinates, (T, p)."""
         pulls = likelihood.pulls(self.L, float(np.log(self.noise)), center)
@@ -102,7 +116,6 @@ class Problem(NamedTuple):
     """What factors are fitted to."""
 
     likelihood: SummedLikelihood
-    information: Information  # under the factors that the fit starts from
     scale: float  # variance of the rewards
     noise: NoiseBounds
     most_columns: int
@@ -155,7 +168,7 @@ def _with_columns(problem: Problem, start: Factors, precision: float) -> Doubles
     new = most - L.shape[1]
     if not new:
         return L
-    values, vectors = np.linalg.eigh(problem.information.score(start.noise))
+    values, vectors = np.linalg.eigh(start.score(problem.likelihood))
     asked = np.flatnonzero(values > precision)[-new:]
     size = np.sqrt(config.NEW_COLUMN * problem.scale / len(L))
     return np.hstack([L, size * vectors[:, asked]])

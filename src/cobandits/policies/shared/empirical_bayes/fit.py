@@ -54,6 +54,7 @@ def first_hyperparameters(rows: Products) -> Hyperparameters:
 def fit_priors(
     store: RowStore,
     start: Priors | None,
+    used: Hyperparameters,
     *,
     least_noise: float | None = None,
     noise: float | None = None,
@@ -66,6 +67,8 @@ def fit_priors(
 
     Parameters
     ----------
+    used : Hyperparameters
+        Those to use. A prior that is a candidate alone is learned from some of the tasks.
     least_noise : float, optional
         Bound of the noise's variance while directions that tasks share are learned.
     noise : float, optional
@@ -78,11 +81,11 @@ def fit_priors(
     coordinates = start.shared.coordinates
     slots = busiest_slots(store, coordinates.dim)
     rows = BlockRows.of(store, slots, coordinates)
-    shared, alone = fit_both(rows, start, least_noise=least_noise, noise=noise)
+    shared, alone = fit_both(rows, start, used, least_noise=least_noise, noise=noise)
     return PriorFit(
         shared=shared.prior,
         alone=alone.prior,
-        slots=slots,
+        blocks=rows.blocks,
         likelihoods=(shared.likelihood, alone.likelihood),
     )
 
@@ -100,23 +103,33 @@ def start_of(
 def fit_both(
     rows: FitRows[LikelihoodT],
     start: Priors,
+    used: Hyperparameters,
     *,
     least_noise: float | None = None,
     noise: float | None = None,
 ) -> tuple[Fit[LikelihoodT], Fit[LikelihoodT]]:
     """Fit the prior that shares, and the one that does not, to rows that may be on shards."""
+    all_tasks = not used.shared
     if noise is not None:
         known = NoiseBounds(noise, noise)
-        alone = _fit_alone(rows, start.alone, known)
+        alone = _fit_alone(rows, start.alone, known, all_tasks=all_tasks)
         return _fit_shared(rows, start.shared, known, reward_config.PREDICTOR_VARIANCE), alone
-    rows, scale = rows.without_outliers(start.alone.center)
-    least, most = config.LEAST_NOISE * scale, config.NOISE_SHARE * scale
-    bounds = NoiseBounds(least, config.MOST_NOISE * scale)
-    alone = _fit_alone(rows, start.alone, bounds)
-    bounds = bounds._replace(
-        least=max(least, most if least_noise is None else min(least_noise, most))
-    )
-    return _fit_shared(rows, start.shared, bounds, scale), alone
+    rows, (scale, n_rows) = rows.without_outliers(start.alone.center)
+    bounds = NoiseBounds(config.LEAST_NOISE * scale, config.MOST_NOISE * scale)
+    alone = _fit_alone(rows, start.alone, bounds, all_tasks=all_tasks)
+    share = config.NOISE_SHARE * scale
+    share = share if least_noise is None else min(share, least_noise)
+    least = max(bounds.least, share * _parameter_share(start.shared, n_rows))
+    return _fit_shared(rows, start.shared, bounds._replace(least=least), scale), alone
+
+
+def _parameter_share(prior: Prior, n_rows: float) -> float:
+    """Return how many numbers L has over the number of rows, at most 1.
+
+    The more rows there are for each, the less can L explain their noise.
+    """
+    columns = Factors.of(prior.covariance, prior.noise).L.shape[1] + 1  # and one to be found
+    return float(min(1.0, columns * len(prior.mean) / n_rows))
 
 
 def _fit_shared(
@@ -126,6 +139,7 @@ def _fit_shared(
 
     If what was isotropic does not suit the new rewards at all, it is mended first.
     """
+    bounds = bounds.resolving(start.covariance)
     factors = Factors.of(start.covariance, bounds.clip(start.noise))
     likelihood = rows.likelihood(factors.rho, start.center)
     information = factors.information(likelihood)
@@ -136,27 +150,31 @@ def _fit_shared(
         factors, likelihood = suited, rows.likelihood(suited.rho, start.center)
         information = factors.information(likelihood)
     columns = min(config.MOST_COLUMNS, len(start.covariance) - 1, information.n_tasks - 1)
-    found = fit_factors(Problem(likelihood, information, scale, bounds, columns), factors)
+    found = fit_factors(Problem(likelihood, scale, bounds, columns), factors)
     return Fit(FittedPrior.of(found, likelihood, start=start, before=factors), likelihood)
 
 
-def _fit_alone(rows: FitRows[LikelihoodT], start: Prior, bounds: NoiseBounds) -> Fit[LikelihoodT]:
-    """Fit a prior without a preferred direction, by MacKay's rule on the rows of some tasks."""
-    p, some = len(start.covariance), rows.some()
+def _fit_alone(
+    rows: FitRows[LikelihoodT], start: Prior, bounds: NoiseBounds, *, all_tasks: bool
+) -> Fit[LikelihoodT]:
+    """Fit a prior without a preferred direction, by secants of MacKay's rule."""
+    p, some, bounds = len(start.mean), rows.some(), bounds.resolving(start.covariance)
     isotropic = float(np.trace(start.covariance)) / p
     factors = Factors(L=np.zeros((p, 0)), isotropic=isotropic, noise=bounds.clip(start.noise))
-    for _ in range(config.ALONE_STEPS):
-        found = _alone_step(some, start, factors, bounds).prior.scaled_factors
-        change, factors = np.log(found.rho / factors.rho), found
-        if abs(change) < config.ALONE_TOLERANCE:
+    slope, before = -1.0, (0.0, 0.0)
+    for step in range(config.ALONE_STEPS):
+        likelihood = some.likelihood(factors.rho, start.center)
+        found = fit_isotropic(likelihood, factors, noise=bounds)
+        found = found.suited_to(found.information(likelihood))
+        at, gain = float(np.log(factors.rho)), float(np.log(found.rho / factors.rho))
+        if abs(gain) < config.ALONE_TOLERANCE:
             break
-    return _alone_step(rows, start, factors, bounds)
-
-
-def _alone_step(
-    rows: FitRows[LikelihoodT], start: Prior, factors: Factors, bounds: NoiseBounds
-) -> Fit[LikelihoodT]:
-    likelihood = rows.likelihood(factors.rho, start.center)
+        if step and at != before[0]:  # the rule alone is slow where there is little noise
+            slope = float(np.clip((gain - before[1]) / (at - before[0]), -1.0, -0.05))
+        most = float(np.log(config.VARIANCE_STEP))
+        factor, before = float(np.exp(np.clip(-gain / slope, -most, most))), (at, gain)
+        factors = replace(factors, isotropic=factor * factors.rho * found.noise, noise=found.noise)
+    likelihood = (rows if all_tasks else some).likelihood(factors.rho, start.center)
     found = fit_isotropic(likelihood, factors, noise=bounds)
     return Fit(FittedPrior.of(found, likelihood, start=start, before=factors), likelihood)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.shared import config
+from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock
 from cobandits.policies.shared.empirical_bayes.factors import Factors
 from cobandits.policies.shared.empirical_bayes.likelihood import (
     Information,
@@ -56,6 +57,7 @@ class FittedPrior:
 
     factors: Factors
     information: Information  # what all rewards say about thetas
+    total: Doubles  # of the information, times the noise, (p, p)
     start: Prior  # has the coordinates, and the center of the information
     before: Factors  # that the fit started from
 
@@ -64,8 +66,13 @@ class FittedPrior:
         cls, factors: Factors, likelihood: SummedLikelihood, *, start: Prior, before: Factors
     ) -> FittedPrior:
         """Return factors that were fitted by a likelihood, with what that says under them."""
-        information = factors.information(likelihood)
-        return cls(factors=factors, information=information, start=start, before=before)
+        return cls(
+            factors=factors,
+            information=factors.information(likelihood),
+            total=factors.total(likelihood),
+            start=start,
+            before=before,
+        )
 
     def prior(self, *, offset: bool) -> Prior:
         """Return the prior with or without an offset."""
@@ -138,14 +145,14 @@ class FittedPrior:
     @cached_property
     def _equations(self) -> tuple[Doubles, Doubles]:
         """The normal equations of the mean with the offset: G, (p, p), and g, (p,)."""
-        G = self.information.total / self.factors.noise
+        G = self.total / self.factors.noise
         pull = self.information.pull / self.factors.noise
         return G, pull + G @ self.start.center
 
     def _mean(self, level: float) -> CommonMean:
+        if self.information.n_tasks <= (p := len(self.start.mean)):
+            return CommonMean.none(p)
         G, g = self._equations
-        if self.information.n_tasks <= len(G):
-            return CommonMean.none(len(G))
         return common_mean(self.factors.covariance, G, g - G[:, -1] * level)
 
 
@@ -154,7 +161,7 @@ class FittedPriors:
     """The priors of a refit; they hold sums over tasks, and nothing of a single one."""
 
     shared: FittedPrior
-    alone: FittedPrior
+    alone: FittedPrior  # of the first tasks, where it is not in use
 
     def under(self, hyperparameters: Hyperparameters) -> Prior:
         """Return the prior to use: its covariance includes what is not known of the mean."""
@@ -173,21 +180,38 @@ class FittedPriors:
 class PriorFit(FittedPriors):
     """The same with the rows of the tasks that they were learned from."""
 
-    slots: Codes  # of these tasks
+    blocks: list[TaskBlock]
     likelihoods: tuple[MarginalLikelihood, MarginalLikelihood]  # of both priors
 
     @classmethod
-    def to(cls, rows: BlockRows, slots: Codes, priors: FittedPriors) -> PriorFit:
-        """Return priors that were fitted to more tasks, with the rows of those in some slots."""
+    def to(
+        cls,
+        blocks: list[TaskBlock],
+        lighter: BlockRows,
+        priors: FittedPriors,
+        used: Hyperparameters,
+    ) -> PriorFit:
+        """Return priors that were fitted to more tasks, with the rows of those that are here.
+
+        In the ``lighter`` rows tasks with outliers have less weight.
+        """
         shared, alone = priors.shared, priors.alone
-        both = shared.likelihood(rows), alone.likelihood(rows)
-        return cls(shared=shared, alone=alone, slots=slots, likelihoods=both)
+        some = lighter.some() if used.shared else lighter
+        both = shared.likelihood(lighter), alone.likelihood(some)
+        return cls(shared=shared, alone=alone, blocks=blocks, likelihoods=both)
+
+    @property
+    def slots(self) -> Codes:
+        """The slots of the tasks that both priors were learned from."""
+        none = np.zeros(0, np.int64)
+        slots = np.concatenate([none, *(block.slots for block in self.blocks)])
+        return slots[: self.likelihoods[1].n_tasks]
 
     def thetas(self, hyperparameters: Hyperparameters) -> Doubles:
         """Return the thetas with intercept that would be learned, (len(slots), d + 1)."""
         (shared, alone), offset = self.likelihoods, hyperparameters.offset
         if hyperparameters.shared:
-            return self.shared.thetas(shared, offset=offset)
+            return self.shared.thetas(shared, offset=offset)[: alone.n_tasks]
         return self.alone.thetas(alone, offset=offset)
 
     def movement(self, hyperparameters: Hyperparameters) -> Doubles:

@@ -48,23 +48,19 @@ class WhitenedBlock(NamedTuple):
 class Information(NamedTuple):
     """What all rewards say about thetas, with ``K_t = s Q_t`` the covariance of a task's rewards.
 
-    A task pulls by ``g_t = s Z_t' K_t^-1 r_t``. The noise is a factor of ``total`` and of pulls:
+    A task pulls by ``g_t = s Z_t' K_t^-1 r_t``. The noise is a factor of the trace and of pulls:
     they are s times as large as the information itself. All are sums over tasks: those of several
     shards are added, entry by entry.
     """
 
-    total: Doubles  # sum of s Z_t' K_t^-1 Z_t, (p, p)
+    trace: float  # of the sum of s Z_t' K_t^-1 Z_t
     pull_products: Doubles  # sum of g_t g_t', (p, p)
     pull: Doubles  # sum of g_t, (p,)
     n_tasks: int
 
-    def score(self, noise: float) -> Doubles:
-        """Return the gradient of twice the log-likelihood in the covariance, (p, p)."""
-        return np.asarray((self.pull_products / noise - self.total) / noise)
-
     def isotropic_ratio(self, noise: float) -> float:
         """Return the factor of MacKay's rule by which the isotropic variance grows."""
-        return float(np.trace(self.pull_products) / (noise * np.trace(self.total)))
+        return float(np.trace(self.pull_products) / (noise * self.trace))
 
 
 class SummedLikelihood(Protocol):
@@ -80,6 +76,9 @@ class SummedLikelihood(Protocol):
     def information(self, L: Doubles, log_noise: float) -> Information:
         """Return what the rewards say about thetas under L and the noise."""
 
+    def total(self, L: Doubles, log_noise: float) -> Doubles:
+        """Return the sum of ``s Z_t' K_t^-1 Z_t``, (p, p); it takes O(rows p^2)."""
+
     def squares(self) -> float:
         """Return the sum of ``|x_t|^2``."""
 
@@ -92,6 +91,11 @@ class MarginalLikelihood:
         self.n_rows = float(sum((block.features[..., -1] ** 2).sum() for block in blocks))
         self._residuals = [b.rewards - b.features @ center for b in self.blocks]
 
+    @property
+    def n_tasks(self) -> int:
+        """How many tasks there are."""
+        return sum(len(block.rewards) for block in self.blocks)
+
     def value(self, L: Doubles, log_noise: float) -> tuple[float, Doubles, float]:
         """Return ``-log p`` but for a constant, its gradient in L, (p, q), and in the log noise.
 
@@ -101,10 +105,12 @@ class MarginalLikelihood:
         total, squares, gradient = self.n_rows * log_noise, 0.0, np.zeros_like(L)
         for (X, _), x in zip(self.blocks, self._residuals, strict=True):
             A, half, log_det = _factorised(X, scaled)
-            w = _times(half.transpose(0, 2, 1), _times(half, _times(A.transpose(0, 2, 1), x)))
+            inverse = half.transpose(0, 2, 1) @ half
+            w = _times(inverse, _times(A.transpose(0, 2, 1), x))
             errors = x - _times(A, w)
-            total, squares = total + log_det, squares + float(np.sum(x * errors))
-            D = (A @ half.transpose(0, 2, 1)) @ half - errors[..., None] * (w[:, None] / noise)
+            total, squares = total + log_det, squares + float(np.vdot(x, errors))
+            D = A @ inverse
+            D -= errors[..., None] * (w[:, None] / noise)
             gradient += _flat(X).T @ _flat(D)
         in_noise = (self.n_rows - squares / noise) / 2 - 0.5 * float(np.sum(scaled * gradient))
         return (total + squares / noise) / 2, gradient * np.exp(-log_noise / 2), in_noise
@@ -112,15 +118,23 @@ class MarginalLikelihood:
     def information(self, L: Doubles, log_noise: float) -> Information:
         """Return what the rewards say about thetas under L and the noise."""
         scaled, p = L * np.exp(-log_noise / 2), len(L)
-        total, products, pull, n_tasks = np.zeros((p, p)), np.zeros((p, p)), np.zeros(p), 0
+        trace, products, pull = 0.0, np.zeros((p, p)), np.zeros(p)
         for (X, _), x in zip(self.blocks, self._residuals, strict=True):
             A, half, _ = _factorised(X, scaled)
             B = half @ (A.transpose(0, 2, 1) @ X)  # (b, q, p)
-            total += _flat(X).T @ _flat(X) - _flat(B).T @ _flat(B)
             pulls = _pulls(X, x, A, half)
+            trace += float(np.vdot(X, X) - np.vdot(B, B))
             products, pull = products + pulls.T @ pulls, pull + pulls.sum(axis=0)
-            n_tasks += len(X)
-        return Information(total, products, pull, n_tasks)
+        return Information(trace, products, pull, self.n_tasks)
+
+    def total(self, L: Doubles, log_noise: float) -> Doubles:
+        """Return the sum of ``s Z_t' K_t^-1 Z_t``, (p, p); it takes O(rows p^2)."""
+        scaled, found = L * np.exp(-log_noise / 2), np.zeros((len(L), len(L)))
+        for X, _ in self.blocks:
+            A, half, _ = _factorised(X, scaled)
+            B = half @ (A.transpose(0, 2, 1) @ X)  # (b, q, p)
+            found += _flat(X).T @ _flat(X) - _flat(B).T @ _flat(B)
+        return found
 
     def pulls(self, L: Doubles, log_noise: float, center: Doubles) -> Doubles:
         """Return the pull of each task, (T, p), with another mean, (p,)."""

@@ -50,7 +50,7 @@ def common_mean(C: Doubles, G: Doubles, g: Doubles) -> CommonMean:
         The sum of ``Z_t' K_t^-1 y_t``, without the offset.
     """
     mean, covariance = CommonMean.none(len(C))
-    root = np.linalg.cholesky(C[:-1, :-1])
+    root = _root(C[:-1, :-1])
     values, vectors = np.linalg.eigh(root.T @ G[:-1, :-1] @ root)
     values, b = np.maximum(values, 0), vectors.T @ (root.T @ g[:-1])
     k = np.array(config.MEAN_SCALES)[:, None]
@@ -63,3 +63,9 @@ def common_mean(C: Doubles, G: Doubles, g: Doubles) -> CommonMean:
         unknown = whitened * left @ whitened.T
         covariance[:-1, :-1] = (unknown + unknown.T) / 2
     return CommonMean(mean, covariance)
+
+
+def _root(C: Doubles) -> Doubles:
+    """Return a root R of a semidefinite matrix, ``R R' = C``."""
+    values, vectors = np.linalg.eigh(C)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))

@@ -20,18 +20,25 @@ from cobandits.policies.shared.empirical_bayes.likelihood import (
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates
 from cobandits.policies.shared.row_store import RowStore
 
-__all__ = ["BlockRows", "FitRows", "TaskSquares", "busiest_slots"]
+__all__ = ["BlockRows", "FitRows", "Scale", "TaskSquares", "busiest_slots", "least_variance"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 LikelihoodT_co = TypeVar("LikelihoodT_co", bound=SummedLikelihood, covariant=True)
 
 
+class Scale(NamedTuple):
+    """How many rows there are, and how large their rewards."""
+
+    variance: float  # of rewards
+    n_rows: float  # those of outliers count less
+
+
 class FitRows(Protocol[LikelihoodT_co]):
     """All that a fit asks of the rows of all tasks."""
 
-    def without_outliers(self, center: Doubles) -> tuple[Self, float]:
-        """Return rows in which tasks with outliers have less weight, and the rewards' variance."""
+    def without_outliers(self, center: Doubles) -> tuple[Self, Scale]:
+        """Return rows in which tasks with outliers have less weight, and how many and large."""
 
     def some(self) -> Self:
         """Return the rows of the first tasks, so many that they have few numbers."""
@@ -74,16 +81,21 @@ class BlockRows(NamedTuple):
             slots, Z, y = block
             found.append(TaskBlock(slots[:tasks], Z[:tasks], y[:tasks]))
             left -= found[-1].features.size
-            if left <= 0:
+            if left <= 0 or tasks < len(slots):  # the first tasks, without gaps
                 break
         return BlockRows(found)
 
-    def without_outliers(self, center: Doubles) -> tuple[BlockRows, float]:
-        """Return rows in which tasks with outliers have less weight, and the rewards' variance."""
+    def without_outliers(self, center: Doubles) -> tuple[BlockRows, Scale]:
+        """Return rows in which tasks with outliers have less weight, and how many and large."""
         found = self.squares(center)
+        least = least_variance(self.reward_squares(), float(found.counts.sum()))
         most = config.OUTLIER_RATIO * float(np.median(found.ratios))
-        rows, squares, counts = self.lightened(found, most)
-        return rows, squares / counts or 1.0
+        rows, squares, n_rows = self.lightened(found, most if most > least else np.inf)
+        return rows, Scale(max(least, squares / n_rows), n_rows)
+
+    def reward_squares(self) -> float:
+        """Return the sum of squared rewards, with their mean."""
+        return float(sum((block.rewards**2).sum() for block in self.blocks))
 
     def squares(self, center: Doubles) -> TaskSquares:
         """Return the squares of what a mean leaves of the rewards of each task."""
@@ -96,12 +108,9 @@ class BlockRows(NamedTuple):
         )
 
     def lightened(self, found: TaskSquares, most: float) -> tuple[BlockRows, float, float]:
-        """Return rows with no task's mean square above ``most``, and sums of squares and of rows.
-
-        Nothing is changed where ``most`` is 0.
-        """
+        """Return rows with no task's mean square above ``most``, and sums of squares and rows."""
         squares, counts = found
-        if most == 0 or (squares <= most * counts).all():
+        if (squares <= most * counts).all():
             return self, float(squares.sum()), float(counts.sum())
         roots = np.sqrt(np.minimum(1.0, most * counts / np.maximum(squares, most * counts)))
         parts = np.split(roots, np.cumsum([len(block.slots) for block in self.blocks])[:-1])
@@ -111,6 +120,11 @@ class BlockRows(NamedTuple):
         ]
         weights = roots**2
         return BlockRows(lighter), float(weights @ squares), float(weights @ counts)
+
+
+def least_variance(reward_squares: float, n_rows: float) -> float:
+    """Return the least variance of rewards that is not rounding, given their sum of squares."""
+    return config.CONSTANT_VARIANCE * reward_squares / n_rows or 1.0
 
 
 def busiest_slots(store: RowStore, dim: int) -> Codes:

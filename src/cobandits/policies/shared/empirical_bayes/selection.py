@@ -24,6 +24,7 @@ Losses = Callable[[Doubles, Doubles], Doubles]
 
 _CHOICES = (False, True)  # of both hyperparameters
 _N_ERRORS = 2 * len(_CHOICES)
+_N_RECENT = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,6 +37,10 @@ class HyperparameterSelector:
     The same errors bound the noise of the next fit. The bound is a share of the mean squared error
     of the prior that shares. The share grows where errors are larger than the policy expects, as
     where directions fit noise, and falls where they are smaller.
+
+    They also say how honest variances are. A prior that was fitted takes its directions for known;
+    so all its variances, the noise among them, are scaled by one factor, which leaves posterior
+    means as they are.
     """
 
     hyperparameters: Hyperparameters = field(default_factory=Hyperparameters)
@@ -44,7 +49,8 @@ class HyperparameterSelector:
     places: Codes = field(default_factory=lambda: np.zeros(0, np.int64))  # by slot, -1 for none
     thetas: Doubles = field(default_factory=lambda: np.zeros((0, 0, 0)))  # (place, candidate, d+1)
     noise_share: float = config.NOISE_SHARE
-    recent: Doubles = field(default_factory=lambda: np.zeros(4))  # see scored
+    spread: float = 1.0  # factor of the variances of the prior in use
+    recent: Doubles = field(default_factory=lambda: np.zeros(_N_RECENT))  # see scored
 
     def scored(
         self,
@@ -76,7 +82,8 @@ class HyperparameterSelector:
             predicted = np.einsum("mcd,md->mc", self.thetas[places[known]], rows[known, :-1])
             errors += losses(predicted, rows[known, -1:]).sum(axis=0)
         errors = errors[_numbers(self.hyperparameters)]
-        recent = [np.count_nonzero(places >= 0), errors[1], squares.sum(), expected.sum()]
+        validated = np.count_nonzero(places >= 0)
+        recent = [validated, errors[1], len(rows), squares.sum(), expected.sum()]
         return replace(self, errors=self.errors + errors, recent=self.recent + recent)
 
     def best(self, rows: Products) -> Hyperparameters:
@@ -94,6 +101,11 @@ class HyperparameterSelector:
             offset=bool(without > config.CLEARLY_WORSE * offset),
         )
 
+    def scaled(self, prior: Prior) -> Prior:
+        """Return a prior with all variances scaled, so that errors are as large as expected."""
+        C, s = self.spread * prior.covariance, self.spread * prior.noise
+        return replace(prior, covariance=C, noise=s)
+
     def start(self, hyperparameters: Hyperparameters) -> Priors | None:
         """Return the priors that the next fit starts from, None where it starts afresh.
 
@@ -110,10 +122,28 @@ class HyperparameterSelector:
     @property
     def next_share(self) -> float:
         """The share of errors that bounds the noise, as it is from the next fit on."""
-        squares, expected = self.recent[2:]
-        if not (self.hyperparameters.shared and expected > 0):
+        squares, expected = self.recent[3:]
+        if not self.hyperparameters.shared:  # directions that predict badly may have fitted noise
+            return config.NOISE_SHARES[1]
+        if not expected > 0:
             return self.noise_share
-        return float(np.clip(self.noise_share * squares / expected, *config.NOISE_SHARES))
+        return float(
+            np.clip(self.noise_share * self.spread * squares / expected, *config.NOISE_SHARES)
+        )
+
+    def next_spread(self, noise: float) -> float:
+        """Return by which factor the latest errors exceeded what was expected, the noise apart.
+
+        It is at least 1, and what may be chance is left out. Errors that are smaller than expected
+        are a matter of the noise, which the fit has learned since: ``noise`` is what it found.
+        """
+        n, squares, expected = self.recent[2:]
+        if self.priors is None or n < config.SPREAD_REWARDS or self.hyperparameters.noise:
+            return self.spread
+        used = self.priors.shared if self.hyperparameters.shared else self.priors.alone
+        told, found = expected / n / self.spread - used.noise, squares / n - noise
+        chance = squares / n * np.sqrt(2 / n)  # standard error of the mean square
+        return float(np.clip((found - chance) / told, *config.SPREADS)) if told > 0 else 1.0
 
     def following(self, hyperparameters: Hyperparameters, fit: PriorFit) -> HyperparameterSelector:
         """Return the selector after a refit: candidates predict with thetas of the new fit."""
@@ -128,7 +158,8 @@ class HyperparameterSelector:
             places=places,
             thetas=np.stack(thetas, axis=1),
             noise_share=self.next_share,
-            recent=config.RECENT_DISCOUNT * self.recent if comparable else np.zeros(4),
+            spread=self.next_spread(fit.under(hyperparameters).noise),
+            recent=config.RECENT_DISCOUNT * self.recent if comparable else np.zeros(_N_RECENT),
         )
 
     def joined(self, others: Sequence[HyperparameterSelector]) -> HyperparameterSelector:
@@ -151,6 +182,7 @@ class HyperparameterSelector:
         numbers: Header = {
             "hyperparameters": self.hyperparameters._asdict(),
             "noise_share": self.noise_share,
+            "spread": self.spread,
         }
         if self.priors is not None:
             shared, alone = self.priors
@@ -171,7 +203,8 @@ class HyperparameterSelector:
             ),
             errors=reader.doubles("errors", (_N_ERRORS,)),
             noise_share=reader.variance("noise_share"),
-            recent=reader.doubles("recent", (4,)),
+            spread=reader.variance("spread"),
+            recent=reader.doubles("recent", (_N_RECENT,)),
         )
         if prior is None:
             return selector
