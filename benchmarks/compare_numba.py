@@ -103,12 +103,10 @@ def numba_iteration(compiled: Pass, case: Case) -> Callable[[], Floats]:
         np.empty(shape, B.dtype) for shape in ((size.n, size.r), (size.T, size.r), (size.T, size.d))
     )
     no_costs = np.empty(0)  # a step does not use them
-    samples = estimator._samples(tasks, None, with_start=False)
 
     def iteration() -> Floats:
         compiled(Phi, y, B, A, W, G)
-        fit = TaskFit.of(Fit(W.T, G.T @ W, no_costs), tasks.counts)
-        return estimator._step(B, fit, samples, 0)
+        return estimator._step(B, TaskFit.of(Fit(W.T, G.T @ W, no_costs), tasks.counts), tasks)
 
     return iteration
 

@@ -86,8 +86,7 @@ def numpy_only() -> Iterator[None]:
 
 def library_iteration(estimator: AltGDMin, tasks: TaskData, B: Floats) -> Floats:
     """Do what the library does in an iteration: one pass and one step; return the next basis."""
-    samples = estimator._samples(tasks, None, with_start=False)
-    return estimator._step(B, tasks.least_squares(B), samples, 0)
+    return estimator._step(B, tasks.least_squares(B), tasks)
 
 
 def measure(case: Case, others: dict[str, Work] | None = None) -> Timings:
