@@ -90,6 +90,7 @@ def test_numbers_of_numpy_are_saved_too(tmp_path: Path) -> None:
 def test_tasks_whose_rows_were_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int
 ) -> None:
+    monkeypatch.setattr(config, "COMPRESSION", 2)  # so that there are too many rows
     monkeypatch.setattr(config, "ROW_BYTES", 1)
     monkeypatch.setattr(config, "POSTERIOR_BYTES", 1)
     policy = played(start, dim=8)
@@ -104,6 +105,7 @@ def test_tasks_whose_rows_were_dropped(
 def test_tasks_that_came_when_there_was_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(config, "COMPRESSION", 2)  # so that there are too many rows
     monkeypatch.setattr(config, "ROW_BYTES", 1)
     monkeypatch.setattr(config, "FEWEST_ROWS", 2)  # widths of a row: 12 rows
     policy = Shared(dim=DIM, n_tasks=TASKS)
