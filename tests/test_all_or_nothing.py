@@ -123,14 +123,14 @@ def raising(error: type[BaseException]) -> Callable[..., None]:
 @pytest.mark.parametrize(
     ("moment", "where"),
     [
-        ("before a refit", f"{SHARED}.transitions.fit_em"),
+        ("before a refit", f"{SHARED}.laplace.fit_em"),
         ("before a refit", f"{SHARED}.empirical_bayes.HyperparameterSelector.following"),
         ("before a refit", "cobandits.policies.gaussian.GaussianPosteriors.set_from_rows"),
         ("before a refit", f"{SHARED}.row_store.RowStore.added"),
         ("before a refit", f"{SHARED}.row_store.RowStore.with_room"),
         ("before a refit", f"{SHARED}.posteriors.TaskPosteriors.predict_errors"),
         ("before a refit", f"{SHARED}.transitions.Estimate"),
-        ("before a change", f"{SHARED}.transitions.fit_em"),
+        ("before a change", f"{SHARED}.laplace.fit_em"),
         ("before a change", f"{SHARED}.posteriors.TaskPosteriors.of"),
         ("before a change", f"{SHARED}.transitions.Estimate"),
         ("middle", "cobandits.policies.gaussian.GaussianPosteriors.learn_in_directions"),
@@ -160,7 +160,7 @@ def test_rows_that_cannot_be_learned_from_are_said_to_differ_in_size(
 ) -> None:
     when = moments()["before a refit"]
     policy = played(when)
-    monkeypatch.setattr(f"{SHARED}.transitions.fit_em", raising(np.linalg.LinAlgError))
+    monkeypatch.setattr(f"{SHARED}.laplace.fit_em", raising(np.linalg.LinAlgError))
     with pytest.raises(DataError, match=r"differ too much in size .*\(no\); scale them to about 1"):
         play(policy, when)
 

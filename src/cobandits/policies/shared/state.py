@@ -150,7 +150,7 @@ class State:
         numbers = rewards.tolist()
         self.lowest = min(self.lowest, *numbers)
         self.highest = max(self.highest, *numbers)
-        self.whole = self.whole and all(number.is_integer() for number in numbers)
+        self.whole = self.whole and all(map(float.is_integer, numbers))
         self.seen += len(numbers)
 
     def snapshot(self, places: Codes, new: tuple[Hashable, ...], F: Doubles) -> Snapshot:
