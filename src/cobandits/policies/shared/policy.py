@@ -254,9 +254,9 @@ class Shared(Policy):
             self._take(found.state)
 
     def _take(self, state: State) -> None:
-        before, self._state = self._state, state
-        if len(state.changes) > len(before.changes):
+        if len(state.changes) > len(self._state.changes):
             warn_of_change(state)
+        self._state = state
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
         if not len(tasks):
