@@ -5,7 +5,8 @@ WORKERS ?= 2
 ROWS ?=
 PYTEST_ARGS ?=
 # A part of the tests reaches a part of the lines: the share is that of all.
-COVERAGE := $(if $(PYTEST_ARGS),,-m slipcover --source src/cobandits --skip-covered --fail-under 98)
+COVERED := build/coverage.json
+COVERAGE := $(if $(PYTEST_ARGS),,-m slipcover --source src/cobandits --json --out $(COVERED))
 PEERS_ARGS ?=
 # tcp://host:8786, a Dask scheduler whose workers run `make reproduce` and `make flagship`.
 CLUSTER ?=
@@ -58,7 +59,9 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(C_SOURCES)
 	@touch $@
 
 test: lint ## linters, type checker, tests and doctests; the share of lines they reach
+	@mkdir -p $(dir $(COVERED))
 	$(BIN)/python $(COVERAGE) -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(if $(PYTEST_ARGS),,$(BIN)/python tools/show_coverage.py $(COVERED) 98)
 
 test-matrix: setup ## the tests on other BLAS kernels, dependencies, builds and orders (hours; ROWS="haswell oldest")
 	$(BIN)/python -m tests.matrix --workers $(WORKERS) $(ROWS)

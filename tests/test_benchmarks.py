@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks import __main__ as command
-from benchmarks import decisions, growth, iteration, memory, report, scale, solve, timing
+from benchmarks import decisions, engine, growth, iteration, memory, report, scale, solve, timing
 from benchmarks.compare_numba import cholesky_solve, fused_pass, numba_iteration
 from benchmarks.references import (
     ITERATIONS,
@@ -280,6 +280,7 @@ def test_without_a_name_the_default_sections_run(
         "memory": memory,
         "growth": growth,
         "scale": scale,
+        "engine": engine,
     }
     for name, module in sections.items():
         empty = report.Section(name=name, tables=[])

@@ -287,5 +287,5 @@ def test_without_polars_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "rows.csv"
     path.write_text("city,clicks,a\nRome,1,2\n")
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'cobandits\[data\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[data\]'"):
         read_frame(path)

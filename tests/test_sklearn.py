@@ -429,7 +429,7 @@ def test_without_scikit_learn_the_message_names_the_extra(
 ) -> None:
     monkeypatch.delitem(sys.modules, "cobandits.sklearn")
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'cobandits\[sklearn\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install '\.\[sklearn\]'"):
         importlib.import_module("cobandits.sklearn")
 
 

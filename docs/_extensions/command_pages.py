@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _HEAD = """\
 # Command line
 
-`pip install 'cobandits[cli]'` brings the command `cobandits`. `cobandits COMMAND --help` prints
+`pip install '.[cli]'` brings the command `cobandits`. `cobandits COMMAND --help` prints
 what stands here.
 """
 

@@ -226,11 +226,12 @@ BLOCK_BYTES = 2**23
 
 # ---- Hyperparameters: empirical_bayes/selection.py
 
-AS_GOOD = 1.03
+AS_GOOD = 1.01
 """Errors, over the least ones, up to which a candidate counts as equally good.
 
-Of these the one that shrinks most is taken; otherwise unrelated tasks would share by chance. Moves
-the regret of unrelated tasks.
+Of these the one that shrinks most is taken; otherwise unrelated tasks would share by chance. With
+1.03 unrelated tasks of 100 features gain 2 %, and where there are outliers or much noise sharing
+comes too late (seeds 100 to 107). Moves the regret of unrelated tasks.
 """
 
 OFFSET_REWARDS = 5
