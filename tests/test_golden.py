@@ -7,9 +7,16 @@ import pytest
 
 from tests.golden import SCENARIOS, Trajectory, fingerprint, path, play
 
-# On another machine sums are rounded otherwise. A refit takes a few steps towards an optimum, and
-# how far these get depends on the last bits; so trajectories are alike there, not the same.
-ELSEWHERE, SMALL = 1.0, 0.01  # of the norm, of which 0.36 was seen, and of a number
+# On another machine sums are rounded otherwise. Most trajectories are the same there all the same,
+# but for weights, as equal eigenvalues have any eigenvectors. Where a fit ends before its optimum,
+# how far it gets depends on the last bits, and thetas are alike: of their norm 0.007 was seen, and
+# 0.4 where rows are dropped.
+ELSEWHERE = 1e-6
+ALIKE = {
+    **dict.fromkeys(("related", "correlated", "late", "one-task-goes-on"), 0.05),
+    **dict.fromkeys(("greedy", "saved", "wide"), 0.05),
+    **dict.fromkeys(("over-budget", "far-over-budget"), 1.0),
+}
 
 
 def recorded(name: str) -> tuple[str, Trajectory]:
@@ -28,6 +35,11 @@ def test_a_trajectory_is_as_it_was(name: str) -> None:
             np.testing.assert_array_equal(now[key], values, err_msg=key, strict=True)
         return
     now = play(SCENARIOS[name], forced=before["chosen"])
-    for key in before.keys() - {"chances"}:
-        far, size = np.linalg.norm(now[key] - before[key]), np.linalg.norm(before[key])
-        assert far <= ELSEWHERE * size + SMALL * np.sqrt(before[key].size), key
+    if name in ALIKE:
+        far = np.linalg.norm(now["theta"] - before["theta"])
+        assert far <= ALIKE[name] * np.linalg.norm(before["theta"])
+        return
+    for key in before.keys() - {"chances", "weights"}:
+        np.testing.assert_allclose(
+            now[key], before[key], rtol=ELSEWHERE, atol=ELSEWHERE, err_msg=key
+        )
