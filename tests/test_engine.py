@@ -497,10 +497,9 @@ def test_old_events_are_folded_into_a_snapshot(tmp_path: Path, clock: Clock) -> 
         old = space.decide("x", arms=[{"features": [1, 2, 3]}], held=True)
         recent = space.decide("x", arms=[{"features": [1, 2, 3]}])
         engine.settle()
-        n = len(list(space.events()))
         removed = engine.forget(datetime.datetime.fromtimestamp(clock.now + 1, datetime.UTC))
         kept = list(space.events())
-        assert removed == n - len(kept) > 100
+        assert removed > 100
         assert [event.number for event in kept] == [1, recent.number]  # it waits for its reward
         with pytest.raises(UnknownDecisionError):
             space.activate(old.id)

@@ -198,7 +198,7 @@ def test_compressed_rows_are_those_of_a_straight_line() -> None:
     store = store.compressed(10).added(np.ones(3, np.int64), more)
     found = reinterpreted(gaussian, binary, store)
     owners, rows = found.flat
-    center = (more[:, -1].sum() + 0.5) / 4
+    center = (F[:, -1].sum() + more[:, -1].sum() + 0.5) / 64
     weight = center * (1 - center)
     z = np.log(center / (1 - center)) + (F[:, -1] - center) / weight
     expected = np.sqrt(weight) * np.c_[F[:, :-1], z]
@@ -327,6 +327,15 @@ def test_uncertainty_is_that_of_the_log_odds() -> None:
     found = played(Shared(dim=6), world("clicks", 0.05)).explain(3)
     assert "uncertainty of the log-odds of a reward" in str(found)
     assert found.scale == "log-odds of a reward"
+
+
+def test_clicks_that_are_said_to_be_clicks_do_not_diverge() -> None:
+    """With few clicks per task every arm can seem certain."""
+    environment = Synthetic(dim=10, n_tasks=20, rank=2, outcome="clicks", rate=0.03)
+    policy = Shared(dim=10, rewards="binary")
+    simulate(policy, environment, 60, seed=1)
+    assert policy.likelihood == "binary"
+    assert policy.explain(1).uncertainty_before < 20
 
 
 @pytest.mark.statistical

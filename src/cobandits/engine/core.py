@@ -59,6 +59,8 @@ class Core:
         """Read the log: the last snapshot of each space, and all events after it."""
         starts = [self._restored(event, through) for event in self._made(through)]
         start = min(starts, default=0)
+        if through is None:  # the last snapshots stand for all that was removed
+            start = max(start, self.store.folded())
         for count, event in enumerate(self.store.read(Query(after=start, through=through)), 1):
             if event.number != start + count:
                 raise DamagedLogError(
@@ -195,7 +197,7 @@ class Core:
         doubt = self._doubt
         assert doubt is not None
         self.store.reconnect()
-        last, _ = self.store.last()
+        last = max(self.store.last()[0], self.store.folded())  # the last may have been removed
         if last == self.last:
             self._doubt = None
             return False

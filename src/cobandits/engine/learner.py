@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.decisions import Decisions
+from cobandits.engine.errors import DiskFullError, StoreAwayError
 from cobandits.engine.outcomes import Lesson
 from cobandits.engine.settings import Settings
 from cobandits.errors import CobanditsError
@@ -95,11 +96,13 @@ class Learner:
             self._learn()
 
     def _learn(self) -> None:
-        lesson = self.waiting.popleft()
         try:
-            self.policy.learn(*self._rows(lesson))
+            self.policy.learn(*self._rows(self.waiting[0]))
+        except (StoreAwayError, DiskFullError):  # not in a replay: nothing is learned yet
+            raise
         except CobanditsError as error:  # the same in every replay
             logging.getLogger("cobandits").warning("a reward is left out: %s", error)
+        self.waiting.popleft()
         self.learned += 1
 
     def _rows(self, lesson: Lesson) -> tuple[list[str], Doubles, Decisions, list[float]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 
+from cobandits.engine.errors import EngineError
 from cobandits.engine.snapshots import parts_of
 from cobandits.engine.stores import Batch, Saved
 from cobandits.engine.stores.base import Part
@@ -37,12 +39,17 @@ class Pieces:
         now = time.monotonic()
         return bool(self._waiting) and (now - asked > QUIET or now - self._wrote > _SELDOM)
 
-    def pop(self) -> Batch:
-        """Return the next piece, to be written."""
+    def write_one(self, commit: Callable[[Batch, Callable[[], None]], None]) -> None:
+        """Write the next piece; where that fails give up, as a snapshot is a short cut only."""
         self._wrote = time.monotonic()
         piece = self._waiting.popleft()
-        return Batch(parts=[piece]) if isinstance(piece, Part) else Batch(saved=[piece])
+        batch = Batch(parts=[piece]) if isinstance(piece, Part) else Batch(saved=[piece])
+        try:
+            commit(batch, lambda: None)
+        except EngineError:
+            self._waiting.clear()
 
-    def clear(self) -> None:
-        """Give up: a snapshot is a short cut only."""
-        self._waiting.clear()
+    def write_all(self, commit: Callable[[Batch, Callable[[], None]], None]) -> None:
+        """Write what waits."""
+        while self._waiting:
+            self.write_one(commit)

@@ -62,7 +62,7 @@ class Report:
     policy: Earned | None  # what the policy's own decisions earned
     baseline: Earned | None  # what the baseline's decisions earned, if it made any
     estimates: dict[str, Earned]  # off-policy: "baseline", "random", "always ARM"
-    without_reward: float  # share of the decisions
+    without_reward: float  # share of the decisions that have neither a reward nor a default
     waiting: int  # rewards that are not learned yet
     tasks: int
     sharing: tuple[str, ...]  # tasks whose predictions come from the others for the most part
@@ -74,7 +74,9 @@ class Report:
         for name, earned in (("policy", self.policy), ("baseline", self.baseline)):
             lines += [] if earned is None else [f"  {name} earned {earned}"]
         lines += [f"  {name} would have earned {one}" for name, one in self.estimates.items()]
-        lines.append(f"  {self.without_reward:.0%} of decisions without a reward")
+        lines.append(
+            f"  {self.without_reward:.0%} of decisions have neither a reward nor a default"
+        )
         lines += [f"  {self.waiting:,} rewards wait"] if self.waiting else []
         lines += [f"  tasks changed after {n:,} rewards" for n in self.changes]
         lines += [

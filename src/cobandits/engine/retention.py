@@ -23,14 +23,15 @@ def remove_events(core: Core, before: int) -> int:
     Each space must have a snapshot of its present state. What makes a space stays.
     """
     store, needed = core.store, set[int]().union(*map(needed_events, core.folds.values()))
-    through = _last_before(store, before)
+    last = min((fold.last for fold in core.folds.values()), default=0)  # all snapshots are later
+    through = min(_last_before(store, before), last)
     count = 0
     for start in range(store.folded(), through, _AT_ONCE):
         end = min(start + _AT_ONCE, through)
         found = [
             event.number
             for event in store.read(Query(after=start, through=end))
-            if event.kind != "space" and event.number not in needed and event.ref not in needed
+            if event.kind not in ("space", "change") and not {event.number, event.ref} & needed
         ]
         store.remove(found, end)
         count += len(found)

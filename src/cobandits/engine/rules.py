@@ -42,7 +42,7 @@ def judge_reward(
                 "space with rewards='sum' or 'last' takes several, each with a key of its own"
             )
         late = _is_late(known, earlier.at)
-        return Verdict("late" if late else "repeated", _total(settings, known, 0.0), earlier)
+        return Verdict("late" if late else "repeated", _total(settings, known, None), earlier)
     if _is_late(known, at):
         return Verdict("late", value)
     return Verdict("accepted", _total(settings, known, value))
@@ -64,11 +64,13 @@ def _is_late(known: Known, at: int) -> bool:
     return known.until is not None and at > known.until
 
 
-def _total(settings: Settings, known: Known, value: float) -> float:
+def _total(settings: Settings, known: Known, value: float | None) -> float:
     counted = [one.value for one in known.given if not _is_late(known, one.at)]
     if settings.rewards == "sum":
-        return sum(counted, value)
-    return counted[-1] if counted and not value else value
+        return sum(counted, value or 0.0)
+    if value is not None:
+        return value
+    return counted[-1] if counted else 0.0
 
 
 def judge_activation(known: Known, at: int) -> Status:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
+from cobandits.decisions import LARGEST_VALUE
 from cobandits.engine.messages import Mode
 from cobandits.errors import ConfigurationError
 from cobandits.schema import Schema, Vector
@@ -23,6 +24,7 @@ VECTOR = "features"  # the field of an arm in a space that takes vectors
 _ID = "id"  # of an arm, no field
 _UNITS = {"ms": 1e3, "s": 1e6, "m": 6e7, "h": 3.6e9, "d": 8.64e10, "w": 6.048e11}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+_LONGEST = 3.2e15  # microseconds, a century: ends of windows are dates
 CHANGEABLE = ("window", "default_reward", "floor", "mode", "baseline_share")
 
 
@@ -41,7 +43,7 @@ def microseconds(window: str | float | timedelta | None) -> int | None:
         found = float(match[1]) * _UNITS[match[2]] if match else math.nan
     else:
         found = float(window) * 1e6
-    if not 1 <= found < 2**62:
+    if not 1 <= found <= _LONGEST:
         raise ConfigurationError(
             f"a window is a time above 0, such as '90s', '1h' or '7d', got {window!r}"
         )
@@ -94,8 +96,11 @@ class Settings:
         for name in ("floor", "baseline_share"):
             if not 0 <= (share := getattr(self, name)) <= 1:
                 raise ConfigurationError(f"{name} must be a share from 0 to 1, got {share}")
-        if self.default_reward is not None and not math.isfinite(self.default_reward):
-            raise ConfigurationError(f"default_reward must be finite, got {self.default_reward}")
+        if self.default_reward is not None and not abs(self.default_reward) <= LARGEST_VALUE:
+            raise ConfigurationError(
+                f"default_reward must be at most {LARGEST_VALUE:g} in size, got "
+                f"{self.default_reward}"
+            )
         if wait is None and (self.default_reward is not None or self.rewards != "first"):
             what = "a default reward" if self.rewards == "first" else f"rewards={self.rewards!r}"
             raise ConfigurationError(f"{what} needs a window at whose end it is learned, as '1h'")

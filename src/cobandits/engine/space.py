@@ -10,6 +10,7 @@ from typing import Any, cast
 from cobandits.engine.codec import encoded
 from cobandits.engine.comparison import Comparison, compared
 from cobandits.engine.encoding import Prepared, prepared
+from cobandits.engine.errors import UnknownVersionError
 from cobandits.engine.jobs import Job, Result
 from cobandits.engine.learner import policy_copy
 from cobandits.engine.logbook import Logbook
@@ -92,6 +93,7 @@ class Space(Logbook):
     def submit(self, requests: Sequence[Request]) -> Future[list[Answer | Exception]]:
         """Do the same without waiting: the future gets what :meth:`ask` returns."""
         future: Future[list[Answer | Exception]] = Future()
+        future.set_running_or_notify_cancel()  # what was handed over cannot be taken back
         job = Job(self._fold.number, self._prepared(requests), future.set_result)
         self._writer.put(job)
         return future
@@ -158,17 +160,23 @@ class Space(Logbook):
         They stay in the log. It takes as long as all rewards take to learn; decisions go on.
         """
         start, end = (round(one.timestamp() * 1e6) for one in (since, before))
+        self._check_whole()
         found = Relearning(self._core.store, self._fold.number, start, end)
         found.extend(self._writer.call(lambda: self._core.last))
         policy = found.taught()
 
         def install() -> None:
+            self._check_whole()
             found.extend(self._core.next_number() - 1)
             self._writer.write(self._fold, "relearn", body=found.body(), found=(found, policy))
             self._writer.keep(self._fold)
 
         self._writer.call(install)
         return self.versions()[-1]
+
+    def _check_whole(self) -> None:
+        if self._fold.number <= self._core.store.folded():
+            raise UnknownVersionError("old events were removed, so they cannot be learned anew")
 
     # ---- Settings
 

@@ -15,7 +15,7 @@ __all__ = ["Version", "drop_snapshots", "version_number", "versions_of"]
 
 Kind = Literal["space", "install", "rollback", "relearn"]
 
-_NAME = re.compile(r"v(\d+)(?:\+\d+)?")
+_NAME = re.compile(r"v([0-9]{1,18})(\+[0-9]+)?")
 _KINDS = ("space", "install", "rollback", "relearn")
 _KEPT = 20  # versions whose snapshots are kept; older ones are computed from the log
 
@@ -46,8 +46,13 @@ def versions_of(store: Store, space: int) -> list[Version]:
 
 
 def version_number(store: Store, space: int, name: str) -> int:
-    """Return the number of a version by its name: ``"v412"``; what follows a plus is left out."""
+    """Return the number of a version by its name: ``"v412"``."""
     match = _NAME.fullmatch(name)
+    if match and match[2]:
+        raise UnknownVersionError(
+            f"{name!r:.60} is a state within version v{match[1]}; versions() lists what can be "
+            "returned to"
+        )
     event = store.event(int(match[1])) if match else None
     if event is None or event.space != space or event.kind not in _KINDS:
         raise UnknownVersionError(f"there is no version {name!r:.60}; versions() lists them")

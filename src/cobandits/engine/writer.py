@@ -21,6 +21,7 @@ from cobandits.engine.pieces import QUIET, Pieces
 from cobandits.engine.retention import remove_events
 from cobandits.engine.stores import Batch
 from cobandits.engine.versions import drop_snapshots
+from cobandits.errors import CobanditsError
 from cobandits.policies.shared import Refit, Snapshot, refit
 
 __all__ = ["Writer"]
@@ -31,10 +32,6 @@ _MOST = 4096  # jobs that may wait; then callers are refused at once
 _GROUP = 512  # requests of one transaction
 _SLICE = 0.002  # seconds of learning between two groups
 _PAUSE = 0.25  # seconds after which windows are looked at again
-_QUIET, _SELDOM = (
-    0.02,
-    0.1,
-)  # seconds without requests, or since the last, for a piece of a snapshot
 
 
 class Writer:
@@ -103,14 +100,14 @@ class Writer:
         self._closing = True
         for fold in self.core.folds.values():
             self.keep(fold)
-        self._write_pieces()
+        self._pieces.write_all(self.core.commit)
 
     def keep(self, fold: SpaceFold) -> None:
         """Write a snapshot of the present state, if there is none; drop those it replaces."""
         try:
             if not self._has_snapshot(fold):
                 self.save(fold, fold.snapshot())
-                self._write_pieces()
+                self._pieces.write_all(self.core.commit)
             drop_snapshots(self.core.store, fold.number)
         except EngineError as error:  # it is a short cut only
             logging.getLogger("cobandits").warning("no snapshot was kept: %s", error)
@@ -140,9 +137,12 @@ class Writer:
             self._asked = time.monotonic()
         for command in commands:
             command.run()
-        self._learn()
+        try:
+            self._learn()
+        except StoreError:  # away: nothing was learned, the next turn tries again
+            time.sleep(_PAUSE / 10)
         if self._pieces.due(self._asked):
-            self._write_piece()
+            self._pieces.write_one(self.core.commit)
         self.tick()
 
     def _answer(self, tickets: list[Ticket]) -> None:
@@ -198,8 +198,15 @@ class Writer:
                 self._start_refit(fold)
 
     def _start_refit(self, fold: SpaceFold) -> None:
-        snapshot, token = fold.learner.snapshot(), object()
-        self._refits[fold.number] = token
+        token = self._refits[fold.number] = object()
+        try:
+            snapshot = fold.learner.snapshot()
+        except StoreError:
+            del self._refits[fold.number]
+            raise
+        except CobanditsError:  # the reward is refused: in line it is left out, as in a replay
+            self._install(fold, token, None, b"")
+            return
         self._pool.submit(self._refit, fold, snapshot, token)
 
     def _refit(self, fold: SpaceFold, snapshot: Snapshot, token: object) -> None:
@@ -261,6 +268,10 @@ class Writer:
     def forget(self, before: int) -> int:
         """Keep a snapshot of each space, then remove the events before a time."""
         self.core.next_number()  # nothing is in doubt
+        last = self.core.last
+        for fold in self.core.folds.values():
+            if fold.last < last or fold.learner.learned:  # or it is of fewer rewards
+                self.write(fold, "tick")  # so its snapshot comes after all that is removed
         for fold in self.core.folds.values():
             self.keep(fold)
             if not self._has_snapshot(fold):
@@ -273,16 +284,6 @@ class Writer:
     def save(self, fold: SpaceFold, content: bytes) -> None:
         """Write a snapshot of a space, piece by piece."""
         self._pieces.add(fold.number, fold.last, content)
-
-    def _write_pieces(self) -> None:
-        while self._pieces:
-            self._write_piece()
-
-    def _write_piece(self) -> None:
-        try:
-            self.core.commit(self._pieces.pop(), lambda: None)
-        except EngineError:
-            self._pieces.clear()
 
     def tick(self) -> None:
         """Write that windows have ended, where nothing else tells so."""

@@ -52,7 +52,7 @@ class Field(ABC):
         if self.missing == "error" and values.missing.any():
             count = int(values.missing.sum())
             text = f"{count} value{' is' if count == 1 else 's are'} missing"
-            problems.add(field, f"{text}, and none may be")
+            problems.add(field, f"{text}, and none was before: fill in, or leave out the rows")
         out = np.zeros((len(values.cells), self.width))
         shown = self._encode(field, values, problems)  # 0 where missing
         out[:, : shown.shape[1]] = shown

@@ -54,7 +54,7 @@ def sorted_rows(state: State) -> State:
 
     Single rows are kept for longer where they may yet be weighted.
     """
-    undecided = state.kind == "auto" and state.seen < reward_config.FEWEST_TO_TELL
+    undecided = state.kind in ("auto", "binary") and state.seen < reward_config.FEWEST_TO_TELL
     weighs = state.likelihood.weighs or undecided
     factor = reward_config.LINKED_COMPRESSION if weighs else config.COMPRESSION
     return replace(state, store=state.store.compressed(int(factor * state.store.width)).sorted())

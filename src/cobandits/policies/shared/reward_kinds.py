@@ -14,9 +14,15 @@ __all__ = ["decided", "taken_for"]
 
 
 def decided(state: State, news: Pending) -> State:
-    """Return the state with the likelihood that its rewards suggest, where it may choose."""
-    if state.kind != "auto" or state.likelihood.weighs:
+    """Return the state with the likelihood that its rewards suggest, where it may choose.
+
+    Rewards that are said to be clicks are learned as such once there are enough of them.
+    """
+    if state.kind not in ("auto", "binary") or state.likelihood.weighs:
         return state
+    if state.kind == "binary":
+        enough = state.store.products()[-2, -2] >= reward_config.FEWEST_TO_TELL
+        return taken_for(state, LIKELIHOODS["binary"]) if enough else state
     if not state.whole:
         enough = max(reward_config.FEWEST_OUTLIERS, reward_config.OUTLIER_SHARE * state.judged)
         return taken_for(state, LIKELIHOODS["robust"]) if state.outliers > enough else state

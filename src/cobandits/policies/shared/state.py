@@ -74,7 +74,8 @@ class State:
         """Return the state before the first reward of any task."""
         tasks = TaskIndex() if tasks is None else tasks
         if likelihood is None:
-            likelihood = LIKELIHOODS["gaussian" if kind == "auto" else kind]
+            # With few clicks per task any arm can seem certain, and the prior would follow.
+            likelihood = LIKELIHOODS["gaussian" if kind in ("auto", "binary") else kind]
         room = room_for(len(tasks), reserved)
         return cls(
             store=RowStore.empty(n_tasks=room, dim=dim),

@@ -186,7 +186,7 @@ def reinterpreted(before: Likelihood, after: Likelihood, store: RowStore) -> Row
     found, one = F.copy(), F[:, -2] > 0
     rows, working = _single(F[one])
     rows[:, -1] = before.recovered(working)
-    center = _typical(rows[:, -1])
+    center = _typical(rows[:, -1], *_compressed_mean(before, F[~one]))
     old, new = before.link(center), after.link(center)
     found[one] = _weighted(rows, after.working(np.full(len(rows), new), rows[:, -1]))
     slope, slope_then = (float(x.slope(np.array([center]))[0]) for x in (after, before))
@@ -196,9 +196,18 @@ def reinterpreted(before: Likelihood, after: Likelihood, store: RowStore) -> Row
     return replace(store, row_buffer=found, owner_buffer=owners)
 
 
-def _typical(rewards: Doubles) -> float:
-    """Return the mean of whole rewards, (m,), with half of one more: above 0, and no certainty."""
-    return float((rewards.sum() + 0.5) / (len(rewards) + 1))
+def _typical(rewards: Doubles, mean: float = 0.0, n: float = 0.0) -> float:
+    """Return the mean of whole rewards, (m,), n more with a ``mean``, and half of another one."""
+    return float((rewards.sum() + mean * n + 0.5) / (len(rewards) + n + 1))
+
+
+def _compressed_mean(likelihood: Likelihood, F: Doubles) -> tuple[float, float]:
+    """Return the mean reward of compressed rows, and of how many rewards they are."""
+    n, total = F[:, -2] @ F[:, -2:]
+    if not n > 0:
+        return 0.0, 0.0
+    mean = likelihood.mean(np.array([total / n]))
+    return float(mean[0]), float(n / likelihood.slope(mean)[0])
 
 
 def _single(F: Doubles) -> tuple[Doubles, Working]:

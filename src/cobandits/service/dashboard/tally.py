@@ -160,7 +160,9 @@ class Tally:
             if not known:
                 return []
             first, last = known[0][0], known[-1][0]
-            width = next(w for w in _WIDTHS if (last - first) // w < most)
+            width = next(
+                (w for w in _WIDTHS if (last - first) // w < most), (last - first) // most + 1
+            )
             periods: dict[int, Cell] = {}
             for step, cell in known:
                 periods.setdefault(step // width * width, Cell()).merge(cell)
