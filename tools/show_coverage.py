@@ -1,6 +1,6 @@
 """Show the share of lines that tests reach, from slipcover's JSON, and fail below a least share.
 
-Usage: ``python tools/show_coverage.py coverage.json 98``
+Usage: ``python tools/show_coverage.py coverage.json 97``
 """
 
 from __future__ import annotations

@@ -82,6 +82,8 @@ INTERNAL = (
     "cobandits.labels",
     "cobandits.linalg",
     "cobandits.schedules",
+    "cobandits.service",
+    "cobandits.wire",
 )
 
 
@@ -114,10 +116,19 @@ def documented(module: ModuleType) -> list[str]:
     ]
 
 
+def _is_of(module: ModuleType, name: str) -> bool:
+    """Tell whether a name is of this package, and not taken over from another one with a page."""
+    home, own = (
+        text.split(".")[:2] for text in (getattr(module, name).__module__, module.__name__)
+    )
+    return home == own or ".".join(home) not in public_modules()
+
+
 def page(name: str) -> str:
     """Return the page of a module, as reStructuredText."""
     module = importlib.import_module(name)
-    names, others = documented(module), sorted(set(module.__all__) - set(documented(module)))
+    names = [one for one in documented(module) if _is_of(module, one)]
+    others = sorted(set(module.__all__) - set(documented(module)))
     lines = [name, "=" * len(name), "", f".. automodule:: {name}", f".. currentmodule:: {name}"]
     lines += ["", ".. autosummary::", "   :toctree: names", "   :nosignatures:", ""]
     lines += [f"   {one}" for one in names]
