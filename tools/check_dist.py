@@ -140,7 +140,7 @@ def check_build(sandbox: Sandbox, sdist: Path) -> None:
 def check_use(sandbox: Sandbox, wheel: Path) -> None:
     """Install the wheel where there is no compiler, and do what the README does."""
     alone = {**NO_COMPILER, "PATH": str(sandbox.programs)}
-    install = ("python", "-m", "pip", "install", "--only-binary", ":all:", f"{wheel}[cli]")
+    install = ("python", "-m", "pip", "install", "--only-binary", ":all:", f"{wheel}[cli,engine]")
     sandbox.run("the wheel installs into an empty environment", *install, **alone)
     sandbox.run("its compiled code is used", "python", "-c", USES_COMPILED_CODE, **alone)
     shutil.copy(ROOT / "README.md", sandbox.folder)
