@@ -134,6 +134,8 @@ def page(name: str) -> str:
     lines += [f"   {one}" for one in names]
     for one in others:
         lines += ["", f".. py:data:: {one}", "   :no-index:"]
+    if taken := [one for one in documented(module) if one not in names]:
+        lines += ["", f"From other modules, and documented there: {' '.join(taken)}"]
     return "\n".join([*lines, ""])
 
 
