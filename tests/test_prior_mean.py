@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.linalg import sqrtm
 from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
@@ -15,7 +16,7 @@ from cobandits.policies import Shared
 from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes import Prior
 from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean
-from tests.multitask import ALONE, SHARED, fitted, rows, stored
+from tests.multitask import rows, stored
 
 Doubles = NDArray[np.float64]
 
@@ -38,8 +39,8 @@ def some_prior(Phi: Doubles, y: Doubles, seed: int = 0) -> Prior:
     return replace(prior, covariance=root @ root.T / len(root), offset=0.4, noise=0.2)
 
 
-def stepped(prior: Prior, Phi: Doubles, y: Doubles) -> CommonMean:
-    """Return the mean under the covariance of a prior, by its normal equations."""
+def equations(prior: Prior, Phi: Doubles, y: Doubles) -> tuple[Doubles, Doubles]:
+    """Return the normal equations of the mean under the covariance of a prior, task by task."""
     p = len(prior.covariance)
     G, g = np.zeros((p, p)), np.zeros(p)
     for X, v in zip(rows(Phi, y)[..., :-1], y, strict=True):
@@ -47,18 +48,35 @@ def stepped(prior: Prior, Phi: Doubles, y: Doubles) -> CommonMean:
         K = Z @ prior.covariance @ Z.T + prior.noise * np.eye(len(Z))
         G += Z.T @ np.linalg.solve(K, Z)
         g += Z.T @ np.linalg.solve(K, v - prior.offset)
-    return common_mean(prior.covariance, G, g)
+    return G, g
 
 
-def log_density(prior: Prior, scale: float, Phi: Doubles, y: Doubles) -> float:
-    """Return the log density of all rewards together, with ``m ~ N(0, scale C)``, by definition."""
-    X = rows(Phi, y)[..., :-1]
-    Z = X @ prior.coordinates.matrix
+def stepped(prior: Prior, Phi: Doubles, y: Doubles) -> CommonMean:
+    """Return the mean under the covariance of a prior."""
+    return common_mean(prior.covariance, *equations(prior, Phi, y), n_tasks=len(y))
+
+
+def candidates(prior: Prior, Phi: Doubles, y: Doubles) -> list[Doubles]:
+    """Return the covariances that a mean may have, (p, p), by definition: two shapes, 14 sizes."""
+    G, g = equations(prior, Phi, y)
+    found = []
+    for S in (prior.covariance, np.eye(len(G))):
+        root = sqrtm(S[:-1, :-1]).real
+        size = np.trace(root @ G[:-1, :-1] @ root) / len(root)
+        unit = np.mean((root @ g[:-1]) ** 2) / size**2
+        for scale in config.MEAN_SCALES:
+            covariance = scale * unit * S
+            covariance[-1], covariance[:, -1] = 0, 0  # the mean has no intercept
+            found.append(covariance)
+    return found
+
+
+def log_density(prior: Prior, of_mean: Doubles, Phi: Doubles, y: Doubles) -> float:
+    """Return the log density of all rewards together, with ``m ~ N(0, of_mean)``."""
+    Z = rows(Phi, y)[..., :-1] @ prior.coordinates.matrix
     T, n, _ = Z.shape
-    C = prior.covariance.copy()
-    C[-1], C[:, -1] = 0, 0  # the mean has no intercept
     flat = Z.reshape(T * n, -1)
-    cov = scale * flat @ C @ flat.T + prior.noise * np.eye(T * n)
+    cov = flat @ of_mean @ flat.T + prior.noise * np.eye(T * n)
     for t in range(T):
         part = slice(t * n, (t + 1) * n)
         cov[part, part] += Z[t] @ prior.covariance @ Z[t].T
@@ -67,30 +85,32 @@ def log_density(prior: Prior, scale: float, Phi: Doubles, y: Doubles) -> float:
 
 @pytest.mark.parametrize("width", [0.1, 1.0])
 @pytest.mark.parametrize("size", [0.0, 1.0])
-def test_the_mean_has_the_variance_that_makes_all_rewards_most_likely(
-    monkeypatch: pytest.MonkeyPatch, width: float, size: float
+def test_the_mean_is_that_of_the_prior_that_makes_all_rewards_most_likely(
+    width: float, size: float
 ) -> None:
-    """Each variance alone gives a mean; the one that is taken is that of the largest density."""
+    """The posterior mean and covariance, by definition, under the candidate of largest density."""
     Phi, y = tasks_around(size * np.arange(1.0, 4.0), n_tasks=6, n=4, width=width, seed=1)
     prior = some_prior(Phi, y)
-    scales = config.MEAN_SCALES
-    densities = [log_density(prior, scale, Phi, y) for scale in scales]
+    tried = candidates(prior, Phi, y)
+    densities = [log_density(prior, one, Phi, y) for one in tried]
+    best = int(np.argmax(densities))
+    G, g = equations(prior, Phi, y)
+    posterior = np.linalg.inv(np.eye(len(G)) + tried[best] @ G) @ tried[best]
     found = stepped(prior, Phi, y)
-    monkeypatch.setattr(config, "MEAN_SCALES", (scales[int(np.argmax(densities))],))
-    np.testing.assert_allclose(found.mean, stepped(prior, Phi, y).mean, rtol=1e-10)
+    np.testing.assert_allclose(found.mean, posterior @ g, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(found.covariance, posterior, rtol=1e-6, atol=1e-9)
+    gained = 2 * (densities[best] - log_density(prior, 0 * tried[0], Phi, y))
+    assert found.evidence == pytest.approx(gained, rel=1e-6, abs=1e-6)
 
 
-def test_the_mean_is_that_of_generalised_least_squares_with_a_prior(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """That is, the most likely one of all means without an intercept, found by a search."""
-    monkeypatch.setattr(config, "MEAN_SCALES", (3.0,))
+def test_the_mean_is_the_most_likely_one_found_by_a_search() -> None:
     Phi, y = tasks_around(np.array([1.0, -2.0]), n_tasks=5, n=3, width=0.5, seed=2)
     prior = some_prior(Phi, y)
-    C = 3.0 * prior.covariance[:-1, :-1]
+    tried = candidates(prior, Phi, y)
+    taken = max(tried, key=lambda one: log_density(prior, one, Phi, y))[:-1, :-1]
 
     def cost(m: Doubles) -> float:
-        total = 0.5 * float(m @ np.linalg.solve(C, m))
+        total = 0.5 * float(m @ np.linalg.solve(taken, m))
         for X, v in zip(rows(Phi, y)[..., :-1], y, strict=True):
             Z = X @ prior.coordinates.matrix
             K = Z @ prior.covariance @ Z.T + prior.noise * np.eye(len(Z))
@@ -102,30 +122,29 @@ def test_the_mean_is_that_of_generalised_least_squares_with_a_prior(
     np.testing.assert_allclose(stepped(prior, Phi, y).mean, [*best, 0.0], atol=1e-5)
 
 
-def test_the_covariance_of_the_mean_is_its_posterior_covariance(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """That is, of a Gaussian density of the mean given all rewards, by its Hessian."""
-    monkeypatch.setattr(config, "MEAN_SCALES", (3.0,))
-    Phi, y = tasks_around(np.array([1.0, -2.0]), n_tasks=5, n=3, width=0.5, seed=2)
-    prior = some_prior(Phi, y)
-    precision = np.linalg.inv(3.0 * prior.covariance[:-1, :-1])
-    for X in rows(Phi, y)[..., :-1]:
-        Z = X @ prior.coordinates.matrix
-        K = Z @ prior.covariance @ Z.T + prior.noise * np.eye(len(Z))
-        precision += Z[:, :-1].T @ np.linalg.solve(K, Z[:, :-1])
-    found = stepped(prior, Phi, y).covariance
-    np.testing.assert_allclose(found[:-1, :-1], np.linalg.inv(precision), rtol=1e-9)
-    assert not found[-1].any()
+def test_tasks_that_hardly_differ_have_a_mean_all_the_same() -> None:
+    """The covariance of thetas is next to 0 there, and says nothing of the mean."""
+    Phi, y = tasks_around(np.array([1.0, -2.0]), n_tasks=50, n=3, width=0.0, seed=3)
+    prior = replace(some_prior(Phi, y), covariance=1e-12 * np.eye(3), noise=0.09, offset=0.0)
+    np.testing.assert_allclose(prior.coordinates.matrix[-1], [0, 0, 1], atol=1e-9)
+    theta = prior.coordinates.matrix @ stepped(prior, Phi, y).mean
+    np.testing.assert_allclose(theta[:-1], [1, -2], atol=0.15)
 
 
-@pytest.mark.parametrize(("n_tasks", "has_mean"), [(1, False), (3, False), (4, True)])
-def test_it_takes_more_tasks_than_coordinates(n_tasks: int, has_mean: bool) -> None:
-    """There are three: two features and the intercept."""
-    Phi, y = tasks_around(np.array([5.0, 5.0]), n_tasks=n_tasks, n=30, width=0.1, seed=0)
-    fit = fitted(stored(Phi, y))
-    for used in (SHARED, ALONE):
-        assert fit.under(used).mean.any() == has_mean
+@pytest.mark.parametrize("n_tasks", [1, 4, 5])
+def test_few_tasks_have_a_mean_only_where_the_evidence_is_very_strong(n_tasks: int) -> None:
+    """There are four coordinates: three features and the intercept."""
+    evidence = []
+    for size in np.linspace(0.1, 2, 20):
+        Phi, y = tasks_around(np.full(3, size), n_tasks=n_tasks, n=10, width=0.3, seed=0)
+        prior = replace(some_prior(Phi, y), covariance=0.09 * np.eye(4), noise=0.09, offset=0.0)
+        found = common_mean(prior.covariance, *equations(prior, Phi, y), n_tasks=n_tasks)
+        many = common_mean(prior.covariance, *equations(prior, Phi, y), n_tasks=5)
+        assert found.mean.any() == (n_tasks > 1 and many.evidence > (10 if n_tasks <= 4 else 0))
+        evidence.append(many.evidence)
+    if n_tasks > 1:
+        assert any(0 < one < 10 for one in evidence)
+        assert evidence[-1] > 10
 
 
 def test_the_center_and_theta_are_the_mean_with_the_offset_in_coordinates_and_features() -> None:

@@ -150,10 +150,8 @@ class FittedPrior:
         return G, pull + G @ self.start.center
 
     def _mean(self, level: float) -> CommonMean:
-        if self.information.n_tasks <= (p := len(self.start.mean)):
-            return CommonMean.none(p)
-        G, g = self._equations
-        return common_mean(self.factors.covariance, G, g - G[:, -1] * level)
+        (G, g), n_tasks = self._equations, self.information.n_tasks
+        return common_mean(self.factors.covariance, G, g - G[:, -1] * level, n_tasks=n_tasks)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

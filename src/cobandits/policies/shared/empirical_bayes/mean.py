@@ -1,10 +1,12 @@
 """The mean that the thetas of all tasks have in common, as far as there is evidence of one.
 
-With ``theta_t ~ N(m, C)`` and ``m ~ N(0, k C)``, all rewards say ``G m = g``, and the mean is
-``(G + (k C)^-1)^-1 g``: generalised least squares, shrunken by k. Where tasks have no mean in
-common, any k above 0 would fit noise, above all with fewer tasks than features. So k is the
-candidate under which the rewards are most likely, and 0 is among them. What is not known of the
-mean, ``(G + (k C)^-1)^-1``, is unknown of every task. The intercept has no part in it: that is the
+With ``theta_t ~ N(m, C)`` and ``m ~ N(0, k S)``, all rewards say ``G m = g``, and the mean is
+``(G + (k S)^-1)^-1 g``: generalised least squares, shrunken by k. Two shapes S are tried: C, where
+the mean is one more draw of what tasks have of their own, and I, where tasks hardly differ and C
+says nothing of the mean. Where tasks have no mean in common, any k above 0 would fit noise, above
+all with fewer tasks than features. So S and k are those under which the rewards are most likely, 0
+is among them, and it takes more evidence while there are few tasks. What is not known of the mean,
+``(G + (k S)^-1)^-1``, is unknown of every task. The intercept has no part in it: that is the
 prior's offset.
 """
 
@@ -27,6 +29,7 @@ class CommonMean(NamedTuple):
 
     mean: Doubles  # (p,), 0 for the intercept
     covariance: Doubles  # (p, p)
+    evidence: float = 0.0  # twice the log of the likelihood ratio to no mean at all
 
     @classmethod
     def none(cls, p: int) -> CommonMean:
@@ -34,12 +37,8 @@ class CommonMean(NamedTuple):
         return cls(np.zeros(p), np.zeros((p, p)))
 
 
-def common_mean(C: Doubles, G: Doubles, g: Doubles) -> CommonMean:
+def common_mean(C: Doubles, G: Doubles, g: Doubles, *, n_tasks: int) -> CommonMean:
     """Return the mean that has most evidence, under a covariance of thetas.
-
-    In the eigenbasis of ``C^(1/2) G C^(1/2)`` with eigenvalues l, and with ``b = C^(1/2) g`` in it,
-    twice the log of the evidence is ``sum_i [b_i^2 k / (1 + k l_i) - log(1 + k l_i)]``, but for a
-    constant.
 
     Parameters
     ----------
@@ -48,21 +47,39 @@ def common_mean(C: Doubles, G: Doubles, g: Doubles) -> CommonMean:
         The sum of ``Z_t' K_t^-1 Z_t`` over tasks, with ``K_t`` the covariance of their rewards.
     g : (p,)
         The sum of ``Z_t' K_t^-1 y_t``, without the offset.
+    n_tasks : int
+        With as many as coordinates or fewer, a mean needs ``MEAN_EVIDENCE``. One task has none.
     """
-    mean, covariance = CommonMean.none(len(C))
-    root = _root(C[:-1, :-1])
-    values, vectors = np.linalg.eigh(root.T @ G[:-1, :-1] @ root)
-    values, b = np.maximum(values, 0), vectors.T @ (root.T @ g[:-1])
-    k = np.array(config.MEAN_SCALES)[:, None]
-    evidence = (b**2 * k / (1 + k * values) - np.log1p(k * values)).sum(axis=1)
-    best = config.MEAN_SCALES[int(evidence.argmax())]
-    if best:
-        whitened = root @ vectors
-        left = best / (1 + best * values)
-        mean[:-1] = whitened @ (left * b)
-        unknown = whitened * left @ whitened.T
-        covariance[:-1, :-1] = (unknown + unknown.T) / 2
-    return CommonMean(mean, covariance)
+    p = len(C)
+    if n_tasks == 1:
+        return CommonMean.none(p)
+    least = config.MEAN_EVIDENCE if n_tasks <= p else 0.0
+    roots = (_root(C[:-1, :-1]), np.eye(p - 1))
+    best = max((_mean_of_shape(R, G, g) for R in roots), key=lambda found: found.evidence)
+    return best if best.evidence > least else CommonMean.none(p)
+
+
+def _mean_of_shape(R: Doubles, G: Doubles, g: Doubles) -> CommonMean:
+    """Return the mean under ``m ~ N(0, k R R')`` with the k that has most evidence.
+
+    In the eigenbasis of ``R'GR`` with eigenvalues l, and with ``b = R'g`` in it, twice the log of
+    the evidence is ``sum_i [b_i^2 k / (1 + k l_i) - log(1 + k l_i)]``, but for a constant. Were all
+    l the same, ``mean(b^2) / l^2`` would be about the mean square of m.
+    """
+    mean, covariance, _ = CommonMean.none(len(G))
+    values, vectors = np.linalg.eigh(R.T @ G[:-1, :-1] @ R)
+    values, b = np.maximum(values, 0), vectors.T @ (R.T @ g[:-1])
+    if not values.any():
+        return CommonMean(mean, covariance)
+    scales = np.array(config.MEAN_SCALES)[:, None] * np.mean(b**2) / values.mean() ** 2
+    evidence = (b**2 * scales / (1 + scales * values) - np.log1p(scales * values)).sum(axis=1)
+    best = int(evidence.argmax())
+    k, whitened = float(scales[best, 0]), R @ vectors
+    left = k / (1 + k * values)
+    mean[:-1] = whitened @ (left * b)
+    unknown = whitened * left @ whitened.T
+    covariance[:-1, :-1] = (unknown + unknown.T) / 2
+    return CommonMean(mean, covariance, float(evidence[best]))
 
 
 def _root(C: Doubles) -> Doubles:
