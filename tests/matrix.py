@@ -142,8 +142,9 @@ def expect_extension(place: Place, built: bool) -> Place:
 def without_extension(folder: Path) -> Place:
     """Copy the code, and build nothing."""
     copy = copy_checkout(folder / "checkout")
-    place = Place(Path(sys.executable), copy, {"PYTHONPATH": str(copy / "src")})
-    return expect_extension(place, built=False)
+    quiet = "ignore:cobandits runs without its compiled code:RuntimeWarning"
+    environment = {"PYTHONPATH": str(copy / "src"), "PYTHONWARNINGS": quiet}
+    return expect_extension(Place(Path(sys.executable), copy, environment), built=False)
 
 
 def sanitized(folder: Path) -> Place:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import os
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
@@ -49,6 +50,12 @@ EXCEPTIONS = {
     # One theta for all tasks cannot be that of each.
     "pooled": Promise(shares=False, full_rank=False, redundant=False, starts=False),
 }
+
+
+def warnings_as_errors() -> dict[str, str]:
+    """Return the environment of a process whose warnings are errors, but for those ignored here."""
+    filters = ["error", *filter(None, [os.environ.get("PYTHONWARNINGS")])]
+    return {**os.environ, "PYTHONWARNINGS": ",".join(filters)}
 
 
 def promise(name: str) -> Promise:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from cobandits import plots
 from cobandits.errors import MissingExtraError
 from cobandits.policies import Explanations
+from tests.support import warnings_as_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -211,9 +211,9 @@ def test_missing_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_example_explains_two_tasks_and_draws_all(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLE, "seen"],
+        [sys.executable, EXAMPLE, "seen"],
         cwd=tmp_path,
-        env={**os.environ, "MPLCONFIGDIR": str(tmp_path)},
+        env={**warnings_as_errors(), "MPLCONFIGDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=120,

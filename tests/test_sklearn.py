@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from cobandits import LowRank, Synthetic, TaskRows
 from cobandits.errors import ConfigurationError, MissingExtraError, UnknownTaskError
 from cobandits.frames import INTERCEPT
 from cobandits.sklearn import LowRankRegressor
+from tests.support import warnings_as_errors
 
 Floats = NDArray[np.float64]
 Rows = tuple[Floats, Floats, NDArray[np.int64]]  # features, rewards, task numbers
@@ -104,8 +104,8 @@ def test_scikit_learns_check_of_array_api_dispatch() -> None:
         "from cobandits.sklearn import LowRankRegressor\n"
         "check('', LowRankRegressor(), 'numpy')"
     )
-    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}  # SciPy reads it when imported
-    subprocess.run([sys.executable, "-W", "error", "-c", code], env=environment, check=True)
+    environment = {**warnings_as_errors(), "SCIPY_ARRAY_API": "1"}  # SciPy reads it when imported
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 
 @pytest.mark.parametrize("rank", ["auto", 1, 3])
