@@ -13,7 +13,7 @@ from cobandits.diagnostics.few_rows import shared_fit
 from cobandits.diagnostics.verdict import ALL, LEAST_ROWS, NEGLIGIBLE, Sharing, by_task
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimators.checks import check_rank
-from cobandits.estimators.common import CommonMean
+from cobandits.estimators.common import CommonMean, common_and_own
 from cobandits.estimators.independent import Pooled
 from cobandits.estimators.lowrank import LowRank
 from cobandits.randomness import RandomSource, generator
@@ -104,15 +104,15 @@ def _held_out_errors(
     Rows that are never held out have none. A task without training rows is predicted to be 0 by
     the shared fit.
     """
-    others = CommonMean(), Pooled(), CommonMean(mean="constant")
     errors = np.empty((rows.n_rows, len(ALL)))
     ranks = []
     for fold, training in enumerate(_training(rows, folds, n_held)):
         held = folds == fold
         unseen = rows.select(held)
         shared = shared_fit(training, estimator)
-        thetas = [shared.theta, *(other.fit(training).theta for other in others)]
-        errors[held, :-1] = _squared_errors(unseen, thetas)
+        common, own = common_and_own(training)
+        models = shared, common, Pooled().fit(training), own  # in the order of MODELS
+        errors[held, :-1] = _squared_errors(unseen, [model.theta for model in models])
         errors[held, -1] = (unseen.rewards - _means(training)[unseen.owners]) ** 2
         ranks.append(shared.rank)
         if progress is not None:

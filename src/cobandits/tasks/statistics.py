@@ -214,6 +214,12 @@ class TaskStatistics(HeldTasks):
             self._part("grams"), self._part("moments"), self.squares, variances
         )
 
+    def variances(self, apart: NDArray[np.bool_], units: Floats) -> kernels.Variances:
+        """Return the same sums for many pairs of variances, by one decomposition per task."""
+        return kernels.GramVariances(
+            self._part("grams"), self._part("moments"), self.squares, apart, units
+        )
+
     def leave_one_out_errors(self, penalties: Floats, units: Floats) -> Floats:
         """Refuse: there are no rows to leave out."""
         raise DataError(_NO_CROSS_VALIDATION)
