@@ -17,7 +17,7 @@ from cobandits.estimators.common import CommonMean, common_and_own
 from cobandits.estimators.independent import Pooled
 from cobandits.estimators.lowrank import LowRank
 from cobandits.randomness import RandomSource, generator
-from cobandits.tasks import TaskData, TaskRows
+from cobandits.tasks import TaskData, TaskRows, TaskStatistics
 from cobandits.tasks.held import HeldTasks
 
 __all__ = ["ENOUGH", "LEAST_ROWS", "ROUGH", "STEPS", "Sharing", "sharing"]
@@ -126,7 +126,7 @@ def _training(rows: TaskRows, folds: NDArray[np.int64], n_held: int) -> Iterator
         yield from (rows.select(folds != fold) for fold in range(n_held))
         return
     groups = np.minimum(folds, n_held)  # the last one is never held out
-    parts = [rows.select(groups == group).statistics() for group in range(groups.max() + 1)]
+    parts = [TaskStatistics.of(rows, groups == group) for group in range(groups.max() + 1)]
     for fold in range(n_held):
         first, *rest = parts[:fold] + parts[fold + 1 :]
         yield first.plus(rest)
