@@ -47,26 +47,25 @@ class Field(ABC):
         shown = self._names(field)
         return (*shown, f"{field} is missing") if self.missing == "indicator" else shown
 
-    def encode(self, field: str, values: Values, problems: Problems) -> Doubles:
-        """Return the columns, (n, width); what cannot be encoded goes to ``problems``."""
+    def encode(self, field: str, values: Values, problems: Problems, out: Doubles) -> None:
+        """Write the columns into ``out``, (n, width); what cannot be encoded is a problem."""
         if self.missing == "error" and values.missing.any():
             count = int(values.missing.sum())
             text = f"{count} value{' is' if count == 1 else 's are'} missing"
             problems.add(field, f"{text}, and none was before: fill in, or leave out the rows")
-        out = np.zeros((len(values.cells), self.width))
-        shown = self._encode(field, values, problems)  # 0 where missing
-        out[:, : shown.shape[1]] = shown
         if self.missing == "indicator":
+            self._encode(field, values, problems, out[:, :-1])
             out[:, -1] = values.missing
-        return out
+        else:
+            self._encode(field, values, problems, out)
 
     @abstractmethod
     def _names(self, field: str) -> tuple[str, ...]:
         """Return the names of the columns without the indicator."""
 
     @abstractmethod
-    def _encode(self, field: str, values: Values, problems: Problems) -> Doubles:
-        """Return the columns without the indicator."""
+    def _encode(self, field: str, values: Values, problems: Problems, out: Doubles) -> None:
+        """Write the columns without the indicator."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the field as JSON can hold it, without what is as by default."""

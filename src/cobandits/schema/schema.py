@@ -14,7 +14,7 @@ from cobandits.errors import ConfigurationError
 from cobandits.schema.base import Field
 from cobandits.schema.fields import KINDS
 from cobandits.schema.inference import infer_fields
-from cobandits.schema.values import Problems, Rows, columns_of_rows, values_of
+from cobandits.schema.values import Problems, Rows, Values, columns_of_rows, values_of
 
 __all__ = ["Schema"]
 
@@ -117,7 +117,13 @@ class Schema:
         """The number of columns."""
         return len(self.names)
 
-    def encode(self, rows: Rows, context: Mapping[str, object] | None = None) -> Doubles:
+    def encode(
+        self,
+        rows: Rows,
+        context: Mapping[str, object] | None = None,
+        *,
+        out: Doubles | None = None,
+    ) -> Doubles:
         """Return one vector per row, (n, dim).
 
         Parameters
@@ -127,34 +133,36 @@ class Schema:
             given, else with the fields of the context too. A field that a row lacks is missing.
         context
             The same for all rows.
+        out
+            Where to write the vectors, (n, dim); a new array by default.
         """
-        parts = self._parts(rows, context)
-        shown = [parts[name] for name in self.arm]
+        problems, parts, last = Problems(), {}, 0
+        columns, n = self._columns(rows, context, problems)
+        encoded = np.empty((n, self.dim)) if out is None else out
+        for name, one in self.fields.items():
+            count = len(columns[name].cells)
+            first, last = last, last + one.width if name in self.arm else last
+            part = encoded[:, first:last] if name in self.arm else np.empty((count, one.width))
+            one.encode(name, columns[name], problems, part)
+            parts[name] = part
+        problems.refuse()
         for one, two in self._pairs:
+            first, last = last, last + parts[one].shape[1] * parts[two].shape[1]
             product = parts[one][:, :, None] * parts[two][:, None, :]
-            shown.append(product.reshape(len(product), -1))
-        return np.concatenate(shown, axis=1)
+            encoded[:, first:last] = product.reshape(len(product), -1)
+        return encoded
 
-    def _parts(self, rows: Rows, context: Mapping[str, object] | None) -> dict[str, Doubles]:
-        """Return the columns of each field, (n, width); refuse all that is wrong at once."""
-        problems = Problems()
-        names = self.fields if context is None else self.arm
-        columns = columns_of_rows(rows, list(names))
+    def _columns(
+        self, rows: Rows, context: Mapping[str, object] | None, problems: Problems
+    ) -> tuple[dict[str, Values], int]:
+        """Return the values of each field, one of each in a context, and the number of rows."""
+        columns = columns_of_rows(rows, list(self.fields if context is None else self.arm))
         n = len(next(iter(columns.values())).cells) if columns else len(rows)
         if context is not None:
             for name in sorted(set(context) - set(self.context)):
                 problems.add(name, f"unknown; the context has: {', '.join(self.context)}")
             columns |= {name: values_of([context.get(name)]) for name in self.context}
-        parts = {
-            name: one.encode(name, columns[name], problems) for name, one in self.fields.items()
-        }
-        problems.refuse()
-        return {
-            name: np.repeat(part, n, axis=0)
-            if context is not None and name in self.context
-            else part
-            for name, part in parts.items()
-        }
+        return columns, n
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as JSON can hold it."""

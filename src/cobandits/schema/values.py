@@ -19,6 +19,7 @@ Mask = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
 Rows = Sequence[Mapping[str, object]] | Mapping[str, Any] | Frame
 
+_WITHOUT_NAN = frozenset({str, int, bool, type(None)})
 _SHOWN = 3  # bad values named in a message
 
 
@@ -27,6 +28,10 @@ class Values(NamedTuple):
 
     cells: Cells  # (n,)
     missing: Mask  # (n,)
+
+    def where(self, mask: Mask) -> Values:
+        """Return the values where ``mask``, (n,), is true."""
+        return self if mask.all() else Values(self.cells[mask], self.missing[mask])
 
     @property
     def present(self) -> list[Any]:
@@ -61,15 +66,22 @@ class Problems:
 
 
 def values_of(cells: object) -> Values:
-    """Return a column of an array, a series or a list, with None, NaN and NaT as missing."""
+    """Return a column of an array, a series or a list, with None, NaN and NaT as missing.
+
+    What this has returned before is returned as it is.
+    """
+    if isinstance(cells, Values):
+        return cells
     array = cells if isinstance(cells, np.ndarray) else _array(cells)
     if array.dtype.kind == "f":
         return Values(array, np.isnan(array))
     if array.dtype.kind in "mM":
         return Values(array, np.isnat(array))
     if array.dtype.kind == "O":
-        missing = np.fromiter((_is_missing(v) for v in array.tolist()), np.bool_, len(array))
-        return Values(array, missing)
+        listed = array.tolist()
+        if _WITHOUT_NAN.issuperset(map(type, listed)):  # mostly text: None alone is missing
+            return Values(array, np.array([v is None for v in listed], np.bool_))
+        return Values(array, np.fromiter(map(_is_missing, listed), np.bool_, len(array)))
     return Values(array, np.zeros(len(array), np.bool_))
 
 
