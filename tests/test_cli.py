@@ -619,6 +619,45 @@ def test_new_tasks_are_predicted_by_the_mean_and_said_to_be(run: Run, tmp_path: 
     assert not out.exists()
 
 
+def test_new_gaps_are_taken_as_the_mean_and_said_to_be(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {
+            "city": ["Rome", "Oslo", "Lima", "Bern"] * 30,
+            "price": rng.standard_normal(120),
+            "kind": rng.choice(["tea", "cola", "milk"], 120),
+            "day": [f"2025-{1 + i % 12:02}-01" for i in range(120)],
+            "clicks": rng.standard_normal(120),
+        }
+    )
+    path, model, out = tmp_path / "rows.csv", tmp_path / "model", tmp_path / "out"
+    frame.write_csv(path)
+    assert run("fit", path, *COLUMNS, "--model", "pooled", "-o", model).code == 0
+    gaps = frame.with_columns(
+        **{
+            name: pl.when(pl.int_range(120) < 2).then(None).otherwise(name)
+            for name in ("price", "kind", "day")
+        }
+    )
+    gaps.write_csv(path)
+    result = run("predict", model, path, "-o", out)
+    assert result.code == 0
+    said = "missing values where the fit had none, taken as the mean: price (2), kind (2), day (2)"
+    assert said in result.out
+    estimate, written = Estimate.load(model), pl.read_csv(out)["predicted"].to_numpy()
+    assert estimate.schema is not None
+    means = np.r_[estimate.schema.encode(frame).mean(axis=0), 1]
+    assert written[:2] == pytest.approx((means @ estimate.theta[:, 0]).repeat(2))
+    whole = estimate.predict(frame, frame["city"].to_list())
+    np.testing.assert_array_equal(written[2:], whole[2:])
+    out.unlink()
+    refused(
+        run("predict", model, path, "-o", out, "--strict"),
+        ["price: 2 values are missing, and none was before", "kind: 2", "day: 2"],
+    )
+    assert not out.exists()
+
+
 def test_predict_refuses(run: Run, rows: Path, tmp_path: Path) -> None:
     model = tmp_path / "model"
     assert run("fit", rows, *COLUMNS, "--rank", 1, "-o", model).code == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -122,6 +122,7 @@ class Schema:
         rows: Rows,
         context: Mapping[str, object] | None = None,
         *,
+        strict: bool = True,
         out: Doubles | None = None,
     ) -> Doubles:
         """Return one vector per row, (n, dim).
@@ -133,6 +134,9 @@ class Schema:
             given, else with the fields of the context too. A field that a row lacks is missing.
         context
             The same for all rows.
+        strict
+            If not, a missing value in a field that had none is the mean of the field's columns,
+            where :meth:`with_usual` has told it, and not refused.
         out
             Where to write the vectors, (n, dim); a new array by default.
         """
@@ -143,7 +147,7 @@ class Schema:
             count = len(columns[name].cells)
             first, last = last, last + one.width if name in self.arm else last
             part = encoded[:, first:last] if name in self.arm else np.empty((count, one.width))
-            one.encode(name, columns[name], problems, part)
+            one.encode(name, columns[name], problems, part, strict=strict)
             parts[name] = part
         problems.refuse()
         for one, two in self._pairs:
@@ -151,6 +155,25 @@ class Schema:
             product = parts[one][:, :, None] * parts[two][:, None, :]
             encoded[:, first:last] = product.reshape(len(product), -1)
         return encoded
+
+    def with_usual(self, vectors: Doubles) -> Schema:
+        """Return the schema with the means of the columns of ``vectors``, (n, dim).
+
+        They are for the fields of an arm that had no missing values, and refuse them therefore.
+        """
+        means, arm, last = vectors.mean(axis=0).tolist(), {}, 0
+        for name, one in self.arm.items():
+            first, last = last, last + one.width
+            told = one.missing == "error"
+            arm[name] = replace(one, usual=means[first:last]) if told else one
+        return replace(self, arm=arm)
+
+    def new_gaps(self, rows: Rows) -> dict[str, int]:
+        """Return how many values are missing in each field that refuses them, if there are any."""
+        names = [name for name, one in self.fields.items() if one.missing == "error"]
+        columns = columns_of_rows(rows, names)
+        counts = {name: int(values.missing.sum()) for name, values in columns.items()}
+        return {name: count for name, count in counts.items() if count}
 
     def _columns(
         self, rows: Rows, context: Mapping[str, object] | None, problems: Problems
