@@ -369,7 +369,7 @@ def test_options_for_columns(run: Run, tmp_path: Path) -> None:
         (kept["a"].to_numpy() - kept["a"].mean()) / kept["a"].to_numpy().std()
     )
     refused(run(*command, "--missing", "some"), ["missing must be one of drop, indicator, mean"])
-    refused(run(*command, "--dates", "kind"), ["kind: expected a date, got"])
+    refused(run(*command, "--dates", "kind"), ["kind: expected a date such as 2025-01-31, got"])
 
 
 @pytest.mark.parametrize(

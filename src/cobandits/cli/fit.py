@@ -67,7 +67,7 @@ class ColumnOptions:
         str, typer.Option(metavar="A,B", help="Columns of numbers that are categories.")
     ] = ""
     dates: Annotated[
-        str, typer.Option(metavar="A,B", help="Columns that are dates; ISO text is found.")
+        str, typer.Option(metavar="A,B", help="Columns that are dates; text is found.")
     ] = ""
     missing: Annotated[
         str,

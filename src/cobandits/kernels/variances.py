@@ -1,4 +1,4 @@
-"""The likelihood of :mod:`cobandits.kernels.marginal` for many pairs of variances, as in a search."""
+"""The likelihood of :mod:`cobandits.kernels.marginal` for many pairs of variances."""
 
 from __future__ import annotations
 

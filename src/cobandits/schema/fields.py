@@ -10,6 +10,7 @@ import numpy as np
 
 from cobandits.errors import ConfigurationError
 from cobandits.schema.base import Doubles, Field
+from cobandits.schema.dates import Order
 from cobandits.schema.values import Problems, Values, as_numbers, as_times
 
 __all__ = ["KINDS", "Category", "Cyclic", "Date", "Flag", "Number", "Vector", "category_text"]
@@ -162,19 +163,24 @@ class Cyclic(Field):
 class Date(Field):
     """A date or time: years since ``origin``, and places in the year, the week and the day.
 
-    Text is ISO 8601. Times without a zone are taken as UTC.
+    Text is ISO 8601, or another common form; ``order`` says whether ``"day"`` or ``"month"`` comes
+    first in dates such as 2/1/2025, which are refused without it. Times without a zone are
+    taken as UTC.
     """
 
     kind: ClassVar[str] = "date"
 
     parts: tuple[str, ...] = _PARTS
     origin: float = 0.0  # of the trend, seconds since 1970
+    order: Order | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "parts", tuple(self.parts))
         if not self.parts or not set(self.parts) <= set(_PARTS):
             raise ConfigurationError(f"parts must be some of {', '.join(_PARTS)}, got {self.parts}")
+        if self.order not in (None, "day", "month"):
+            raise ConfigurationError(f"order must be 'day' or 'month', got {self.order!r}")
 
     def _names(self, field: str) -> tuple[str, ...]:
         circles = (p for p in self.parts if p != "trend")
@@ -182,8 +188,8 @@ class Date(Field):
         return (*((f"{field} trend",) if "trend" in self.parts else ()), *names)
 
     def _encode(self, field: str, values: Values, problems: Problems, out: Doubles) -> None:
-        seconds, bad = as_times(values)
-        problems.bad_values(field, "a date", values.cells, bad)
+        seconds, bad = as_times(values, self.order)
+        problems.bad_values(field, "a date such as 2025-01-31", values.cells, bad)
         columns = [((seconds - self.origin) / _YEAR)[:, None]] if "trend" in self.parts else []
         columns += [
             _on_circle((seconds - _MONDAY) / _PERIODS[p]) for p in self.parts if p != "trend"

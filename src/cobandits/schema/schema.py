@@ -150,9 +150,9 @@ class Schema:
             one.encode(name, columns[name], problems, part, strict=strict)
             parts[name] = part
         problems.refuse()
-        for one, two in self._pairs:
-            first, last = last, last + parts[one].shape[1] * parts[two].shape[1]
-            product = parts[one][:, :, None] * parts[two][:, None, :]
+        for left, right in self._pairs:
+            first, last = last, last + parts[left].shape[1] * parts[right].shape[1]
+            product = parts[left][:, :, None] * parts[right][:, None, :]
             encoded[:, first:last] = product.reshape(len(product), -1)
         return encoded
 

@@ -55,8 +55,9 @@ class TaskStatistics(HeldTasks):
     def of(cls, tasks: TaskRows, mask: NDArray[np.bool_] | None = None) -> TaskStatistics:
         """Return the statistics of all rows, or of those where ``mask``, with the same tasks."""
         statistics = cls(tasks.dim, tasks.feature_names)
-        parts = tasks.rows, tasks.rewards, tasks.owners
-        Phi, y, owners = parts if mask is None else (part[mask] for part in parts)
+        Phi, y, owners = tasks.rows, tasks.rewards, tasks.owners
+        if mask is not None:
+            Phi, y, owners = Phi[mask], y[mask], owners[mask]
         statistics._append(Phi, y, owners, tasks.labels)
         return statistics
 
