@@ -62,7 +62,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def test_each_fit_is_one_json_line(run: Run) -> None:
     result = run("estimate", *SMALL, "--trials", 2, "--json")
     assert result.code == 0
-    assert result.err == ""
+    assert result.complaints == ""
     fits = [(record["estimator"], record["trial"]) for record in result.records]
     assert fits == [(name, trial) for trial in range(2) for name in available()]
     assert all(set(record) >= KEYS for record in result.records)
@@ -245,7 +245,7 @@ def test_a_saved_model_predicts_what_was_fitted(run: Run, tmp_path: Path, suffix
     (frame.write_csv if suffix == "csv" else frame.write_parquet)(path)
     result = run("fit", path, *COLUMNS, "--ridge", 0, "-o", model)
     assert result.code == 0
-    assert result.err == ""
+    assert result.complaints == ""
     estimate = Estimate.load(model)
     assert estimate.feature_names == ("a", "b", "c", "(intercept)")
     assert estimate.rank == 1
@@ -268,7 +268,7 @@ def test_json_tells_the_same(run: Run, rows: Path, tmp_path: Path) -> None:
     model = tmp_path / "model"
     result = run("fit", rows, *COLUMNS, "--rank", 1, "-o", model, "--json")
     (record,) = result.records
-    assert result.err == ""
+    assert result.complaints == ""
     assert record["rows"] == 60
     assert record["tasks"] == 5
     assert record["features"] == ["a", "b", "c", "(intercept)"]
@@ -331,7 +331,7 @@ def test_ordinary_tables_are_encoded_and_told(run: Run, tmp_path: Path, suffix: 
     (frame.write_csv if suffix == "csv" else frame.write_parquet)(path)
     result = run("fit", path, *COLUMNS, "--rank", 1, "-o", model)
     assert result.code == 0
-    assert result.err == ""
+    assert result.complaints == ""
     assert (
         "columns       numbers a, b, c; categories kind (3 values); dates day; flags weekend; "
         in (result.out)
@@ -562,9 +562,9 @@ def refused(result: Result, words: list[str]) -> None:
     """Check for exit code 2 and one line that helps, and nothing else."""
     assert result.code == 2
     assert result.out == ""
-    assert result.err.startswith("cobandits: ")
-    assert result.err.count("\n") == 1
-    assert all(word in result.err for word in words)
+    assert result.complaints.startswith("cobandits: ")
+    assert result.complaints.count("\n") == 1
+    assert all(word in result.complaints for word in words)
 
 
 def test_a_failed_write_is_one_line(
