@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +18,12 @@ class Result(NamedTuple):
     code: int
     out: str
     err: str
+
+    @property
+    def complaints(self) -> str:
+        """What stderr has besides lines of progress, which a busy machine makes it write."""
+        lines = self.err.splitlines(keepends=True)
+        return "".join(line for line in lines if not re.search(r", \d+ s$", line))
 
     @property
     def records(self) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def test_each_fit_is_one_json_line(run: Run) -> None:
     result = run("estimate", *SMALL, "--trials", 2, "--json")
     assert result.code == 0
-    assert result.err == ""
+    assert result.complaints == ""
     fits = [(record["estimator"], record["trial"]) for record in result.records]
     assert fits == [(name, trial) for trial in range(2) for name in available()]
     assert all(set(record) >= KEYS for record in result.records)
@@ -245,7 +245,7 @@ def test_a_saved_model_predicts_what_was_fitted(run: Run, tmp_path: Path, suffix
     (frame.write_csv if suffix == "csv" else frame.write_parquet)(path)
     result = run("fit", path, *COLUMNS, "--ridge", 0, "-o", model)
     assert result.code == 0
-    assert result.err == ""
+    assert result.complaints == ""
     estimate = Estimate.load(model)
     assert estimate.feature_names == ("a", "b", "c", "(intercept)")
     assert estimate.rank == 1
@@ -268,7 +268,7 @@ def test_json_tells_the_same(run: Run, rows: Path, tmp_path: Path) -> None:
     model = tmp_path / "model"
     result = run("fit", rows, *COLUMNS, "--rank", 1, "-o", model, "--json")
     (record,) = result.records
-    assert result.err == ""
+    assert result.complaints == ""
     assert record["rows"] == 60
     assert record["tasks"] == 5
     assert record["features"] == ["a", "b", "c", "(intercept)"]
@@ -331,7 +331,7 @@ def test_ordinary_tables_are_encoded_and_told(run: Run, tmp_path: Path, suffix: 
     (frame.write_csv if suffix == "csv" else frame.write_parquet)(path)
     result = run("fit", path, *COLUMNS, "--rank", 1, "-o", model)
     assert result.code == 0
-    assert result.err == ""
+    assert result.complaints == ""
     assert (
         "columns       numbers a, b, c; categories kind (3 values); dates day; flags weekend; "
         in (result.out)
@@ -369,7 +369,7 @@ def test_options_for_columns(run: Run, tmp_path: Path) -> None:
         (kept["a"].to_numpy() - kept["a"].mean()) / kept["a"].to_numpy().std()
     )
     refused(run(*command, "--missing", "some"), ["missing must be one of drop, indicator, mean"])
-    refused(run(*command, "--dates", "kind"), ["kind: expected a date, got"])
+    refused(run(*command, "--dates", "kind"), ["kind: expected a date such as 2025-01-31, got"])
 
 
 @pytest.mark.parametrize(
@@ -562,9 +562,9 @@ def refused(result: Result, words: list[str]) -> None:
     """Check for exit code 2 and one line that helps, and nothing else."""
     assert result.code == 2
     assert result.out == ""
-    assert result.err.startswith("cobandits: ")
-    assert result.err.count("\n") == 1
-    assert all(word in result.err for word in words)
+    assert result.complaints.startswith("cobandits: ")
+    assert result.complaints.count("\n") == 1
+    assert all(word in result.complaints for word in words)
 
 
 def test_a_failed_write_is_one_line(
@@ -616,6 +616,45 @@ def test_new_tasks_are_predicted_by_the_mean_and_said_to_be(run: Run, tmp_path: 
     assert written["spread"].null_count() == 48
     out.unlink()
     refused(run("predict", model, path, "-o", out, "--strict"), ["not among the 5", "'Kyiv'"])
+    assert not out.exists()
+
+
+def test_new_gaps_are_taken_as_the_mean_and_said_to_be(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {
+            "city": ["Rome", "Oslo", "Lima", "Bern"] * 30,
+            "price": rng.standard_normal(120),
+            "kind": rng.choice(["tea", "cola", "milk"], 120),
+            "day": [f"2025-{1 + i % 12:02}-01" for i in range(120)],
+            "clicks": rng.standard_normal(120),
+        }
+    )
+    path, model, out = tmp_path / "rows.csv", tmp_path / "model", tmp_path / "out"
+    frame.write_csv(path)
+    assert run("fit", path, *COLUMNS, "--model", "pooled", "-o", model).code == 0
+    gaps = frame.with_columns(
+        **{
+            name: pl.when(pl.int_range(120) < 2).then(None).otherwise(name)
+            for name in ("price", "kind", "day")
+        }
+    )
+    gaps.write_csv(path)
+    result = run("predict", model, path, "-o", out)
+    assert result.code == 0
+    said = "missing values where the fit had none, taken as the mean: price (2), kind (2), day (2)"
+    assert said in result.out
+    estimate, written = Estimate.load(model), pl.read_csv(out)["predicted"].to_numpy()
+    assert estimate.schema is not None
+    means = np.r_[estimate.schema.encode(frame).mean(axis=0), 1]
+    assert written[:2] == pytest.approx((means @ estimate.theta[:, 0]).repeat(2))
+    whole = estimate.predict(frame, frame["city"].to_list())
+    np.testing.assert_array_equal(written[2:], whole[2:])
+    out.unlink()
+    refused(
+        run("predict", model, path, "-o", out, "--strict"),
+        ["price: 2 values are missing, and none was before", "kind: 2", "day: 2"],
+    )
     assert not out.exists()
 
 

@@ -9,6 +9,8 @@ from scipy import optimize
 
 from cobandits.errors import ConfigurationError
 from cobandits.estimators import CommonMean, Pooled, make
+from cobandits.estimators.common import common_and_own
+from cobandits.kernels import Marginal
 from cobandits.metrics import relative_error
 from cobandits.tasks import TaskRows
 from tests.support import parts
@@ -48,22 +50,31 @@ def test_it_is_the_joint_least_squares(seed: int, ridge: float) -> None:
         assert relative_error(found, dense(tasks, np.full(4, ridge))) < 1e-8
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_sums_of_the_likelihood_are_those_of_dense_covariances(seed: int) -> None:
-    tasks, v = ragged(seed), np.array([0.5, 0.01, 3.0, 1e-4])
-    S, b, square, log_determinant = np.zeros((4, 4)), np.zeros(4), 0.0, 0.0
+def dense_sums(tasks: TaskRows, v: Floats) -> Marginal:
+    """Return the sums of the likelihood from the covariance of each task's rewards."""
+    d = tasks.dim
+    S, b, square, log_determinant = np.zeros((d, d)), np.zeros(d), 0.0, 0.0
     for Phi, y in parts(tasks):
         K = np.eye(len(y)) + Phi @ np.diag(v) @ Phi.T
         S += Phi.T @ np.linalg.solve(K, Phi)
         b += Phi.T @ np.linalg.solve(K, y)
         square += float(y @ np.linalg.solve(K, y))
         log_determinant += float(np.linalg.slogdet(K)[1])
+    return Marginal(S, b, square, log_determinant)
+
+
+def assert_close(found: Marginal, expected: Marginal, tolerance: float) -> None:
+    for name, value in found._asdict().items():
+        expect = getattr(expected, name)
+        np.testing.assert_allclose(value, expect, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_sums_of_the_likelihood_are_those_of_dense_covariances(seed: int) -> None:
+    tasks, v = ragged(seed), np.array([0.5, 0.01, 3.0, 1e-4])
+    expected = dense_sums(tasks, v)
     for data in (tasks, tasks.statistics()):
-        found = data.marginal(v)
-        np.testing.assert_allclose(found.precision, S, rtol=1e-8, atol=1e-8)
-        np.testing.assert_allclose(found.moments, b, rtol=1e-8, atol=1e-8)
-        assert found.square == pytest.approx(square)
-        assert found.log_determinant == pytest.approx(log_determinant)
+        assert_close(data.marginal(v), expected, 1e-8)
 
 
 def test_the_shrinkage_of_means_is_the_most_likely() -> None:
@@ -122,3 +133,33 @@ def test_what_cannot_be_is_refused() -> None:
         CommonMean(ridge=-1.0)
     with pytest.raises(ConfigurationError, match="mean must be 'all' or 'constant'"):
         make("common", None, mean="some")
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [[False, False, False, True], [True, False, True, False], [False] * 4, [True] * 4],
+    ids=["one", "two", "none", "all"],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_sums_for_pairs_of_variances_are_those_of_dense_covariances(
+    seed: int, apart: list[bool]
+) -> None:
+    tasks, units, set_apart = ragged(seed), np.array([1.0, 5.0, 0.1, 2.0]), np.array(apart)
+    scaled = TaskRows.from_arrays(tasks.rows / units, tasks.rewards, tasks.owners)
+    for data in (tasks, tasks.statistics()):
+        pairs = data.variances(set_apart, units)
+        for one, other in ((0.1, 3.0), (100.0, 3.0), (1e-3, 1e4), (1e4, 1e-4)):
+            expected = dense_sums(scaled, np.where(set_apart, one, other))
+            assert_close(pairs.at(one, other), expected, 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["common", "low rank", "unrelated"])
+@pytest.mark.parametrize("n_rows", [6, 60])
+def test_both_fits_at_once_are_the_two_fits(kind: str, n_rows: int) -> None:
+    tasks = constructed(kind, 2, n_tasks=30, n_rows=n_rows)
+    for found, estimator in zip(
+        common_and_own(tasks), (CommonMean(), CommonMean(mean="constant")), strict=True
+    ):
+        expected = estimator.fit(tasks)
+        np.testing.assert_array_equal(found.theta, expected.theta)
+        assert found.status == expected.status

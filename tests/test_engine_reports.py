@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from cobandits.cli.app import app
+from cobandits.cli.app import application
 from cobandits.engine import Category, Decision, Engine, Number, Past, Schema, Space
 from cobandits.engine.answers import decision_answer
 from cobandits.environments.replay import Replay
@@ -79,7 +79,9 @@ def test_an_exported_log_is_what_other_commands_read(space: Space, tmp_path: Pat
     assert list(part.log.tasks) == list(log.tasks)
     rounds = list(Replay(log=log).rounds(10, seed=0))
     assert rounds[0].arms.shape[2] == SCHEMA.dim
-    shown = CliRunner().invoke(app, ["evaluate", str(path), "--policy", "random", "--json"])
+    shown = CliRunner().invoke(
+        application(), ["evaluate", str(path), "--policy", "random", "--json"]
+    )
     assert shown.exit_code == 0, shown.output
     assert [one.name for one in tmp_path.iterdir()] == ["log.parquet"]
 

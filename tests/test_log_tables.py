@@ -344,7 +344,7 @@ def test_the_report_and_its_pictures(tmp_path: Path, run: Run) -> None:
         assert (out / name).stat().st_size > 500
     text = (out / "report.md").read_text(encoding="utf-8")
     assert "45 decisions of 3 tasks, 3 arms each; the first 45 were learned from" in text
-    for line in ("| column:wanted | all | dros |", "| ridge | shop | dr |"):
+    for line in ("| column:wanted | (all tasks) | dros |", "| ridge | shop | dr |"):
         assert line in text
     assert "only as good as its model" in ended.out
     assert "3 of 3 tasks as uncertain as fewer than 100" in ended.out

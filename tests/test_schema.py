@@ -24,6 +24,7 @@ from cobandits.schema import (
     Vector,
     infer_fields,
 )
+from cobandits.schema.dates import parsed
 
 
 def encoded(field: Field, *values: object) -> list[list[float]]:
@@ -232,7 +233,7 @@ def test_options_of_inference() -> None:
     table = {"size": ordinary()["size"], "when": [20250101 + i for i in range(60)]}
     schema = Schema.infer(table, categorical=["size"])
     assert schema.arm["size"].names("size") == ("size=0", "size=1", "size=2", "size=3")
-    with pytest.raises(DataError, match="when: expected a date, got 20250101 in row 0"):
+    with pytest.raises(DataError, match="when: expected a date such as 2025-01-31, got 2025"):
         Schema.infer(table, dates=["when"])
     with pytest.raises(DataError, match="no feature colour"):
         Schema.infer(table, categorical=["colour"])
@@ -246,3 +247,80 @@ def test_rare_values_share_a_column() -> None:
     assert len(field.values) == 32
     assert "big" in field.values
     assert field.unknown == "other"
+
+
+# ---- dates
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2025-01-31",
+        "2025/01/31",
+        "2025.1.31",
+        "2025-1-31",
+        "31.1.2025",
+        "31.01.2025",
+        "31/01/2025",
+        "1/31/2025",
+        "31-01-2025",
+        "31 Jan 2025",
+        "31-Jan-2025",
+        "31st January 2025",
+        "Jan 31, 2025",
+        "Jan. 31 2025",
+        "January 31, 2025",
+        "Fri, 31 Jan 2025",
+        "Friday, January 31, 2025",
+    ],
+)
+@pytest.mark.parametrize("time", ["", " 14:05", " 14:05:00", " 2:05 PM", " 14:05:00 GMT"])
+def test_forms_of_dates_that_can_be_read_in_one_way(text: str, time: str) -> None:
+    expected = datetime.datetime(2025, 1, 31, *((14, 5) if time else ()))
+    found = parsed(text + time)
+    assert found is not None
+    assert found.replace(tzinfo=None) == expected
+    assert (found.tzinfo is not None) == time.endswith("GMT")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2/1/2025", "02-01-2025", "1/31/25", "31/31/2025", "0/13/2025", "30 Feb 2025"),
+        *("31 Juneau 2025", "Marching 3 2025", "2025", "12:30", "", "1.2.3", "31/01.2025"),
+        *("2025-01-31 13:05 PM", "2025/01/31 25:00", "tea"),
+    ],
+)
+def test_what_is_no_date_or_could_be_two_is_not_read(text: str) -> None:
+    assert parsed(text) is None
+
+
+def test_one_day_tells_which_comes_first_in_a_whole_column() -> None:
+    days = [f"{1 + i % 28:02}/{1 + i % 12:02}/2025" for i in range(60)]
+    schema = Schema.infer({"day": days})
+    (field,) = schema.arm.values()
+    assert isinstance(field, Date)
+    assert field.order == "day"
+    iso = [f"2025-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(60)]
+    same = Schema.infer({"day": iso}).encode({"day": iso})
+    np.testing.assert_array_equal(schema.encode({"day": days}), same)
+    again = Schema.from_dict(schema.to_dict())
+    later = {"day": ["02/01/2025", "2025-01-02", "2 Jan 2025"]}
+    assert np.ptp(again.encode(later), axis=0).max() == 0
+    american = [f"{text[3:6]}{text[:3]}2025" for text in days]
+    np.testing.assert_array_equal(Schema.infer({"day": american}).encode({"day": american}), same)
+
+
+def test_dates_that_could_be_two_are_refused() -> None:
+    days = [f"{1 + i % 12:02}/{1 + i % 11:02}/2025" for i in range(60)]
+    for named in ((), ("day",)):
+        with pytest.raises(DataError, match="day: whether days or months come first") as refused:
+            infer_fields({"day": days}, dates=named)
+        assert "--categorical" in str(refused.value)
+    assert isinstance(infer_fields({"day": days}, categorical=["day"]).fields["day"], Category)
+    with pytest.raises(DataError, match="expected a date such as 2025-01-31, got '02/01/2025'"):
+        Schema(arm={"day": Date()}).encode([{"day": "02/01/2025"}])
+    both = {"day": ["13/01/2025", "01/13/2025"] * 20}
+    assert isinstance(infer_fields(both).fields["day"], Category)
+    with pytest.raises(ConfigurationError, match="order must be 'day' or 'month'"):
+        Schema.from_dict({"arm": {"day": {"type": "date", "order": "year"}}})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer.main import get_command
 
-from cobandits.cli.app import app as commands
+from cobandits.cli.app import application
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -23,7 +23,7 @@ what stands here.
 
 def page() -> str:
     """Return the page, as Markdown."""
-    command = get_command(commands)
+    command = get_command(application())
     return "\n".join([_HEAD, *described(command, _context(command, "cobandits", None))])
 
 

@@ -146,9 +146,10 @@ class Estimate:
         the fitted tasks; :meth:`spread` says how far single tasks are from it.
 
         Columns of a frame are taken by name and encoded by the schema, if there is one, and
-        an intercept is added if there was one.
+        an intercept is added if there was one. A missing value in a column that had none is
+        refused or, if not ``strict``, taken as the column's mean.
         """
-        Phi = self._features(features)
+        Phi = self._features(features, strict)
         codes = self.codes(tasks, strict=strict)
         if Phi.ndim != 2 or Phi.shape != (len(codes), self.dim):
             raise DataError(
@@ -167,14 +168,14 @@ class Estimate:
         """
         T = len(self.labels)
         if T == 1:
-            return np.full(len(self._features(features)), np.nan)
+            return np.full(len(self._features(features, strict=False)), np.nan)
         centred = self.weights - self.weights.mean(axis=1, keepdims=True)
         covariance = centred @ centred.T * ((1 + 1 / T) / (T - 1))
-        projected = self._features(features) @ self.basis  # (m, r)
+        projected = self._features(features, strict=False) @ self.basis  # (m, r)
         variances = np.einsum("nr,rs,ns->n", projected, covariance, projected)
         return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
-    def _features(self, features: ArrayLike | Frame) -> NDArray[np.float64]:
+    def _features(self, features: ArrayLike | Frame, strict: bool) -> NDArray[np.float64]:
         """Return features as an array; columns of a frame are taken by name."""
         if not isinstance(features, Frame):
             return np.asarray(features, dtype=np.float64)
@@ -182,7 +183,7 @@ class Estimate:
             raise DataError("the estimate has no feature names; give the features as an array")
         if self.schema is None:
             return features_of(features, self.feature_names)
-        encoded = self.schema.encode(features)
+        encoded = self.schema.encode(features, strict=strict)
         ones = np.ones((len(encoded), int(INTERCEPT in self.feature_names)))
         return np.concatenate([encoded, ones], axis=1)
 

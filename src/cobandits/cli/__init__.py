@@ -17,9 +17,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for package in ("typer", "rich"):
             if importlib.util.find_spec(package) is None:
                 raise MissingExtraError(package, "cli")
-        from cobandits.cli.app import app
+        from cobandits.cli.app import application
 
-        app(args=None if arguments is None else list(arguments), prog_name="cobandits")
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        application(given[0] if given else None)(args=given, prog_name="cobandits")
     except CobanditsError as error:
         print(f"cobandits: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)

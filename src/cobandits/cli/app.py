@@ -2,44 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+from typing import Annotated, Any
 
 import typer
 
 import cobandits
-from cobandits.cli.data import data
-from cobandits.cli.estimate import estimate
-from cobandits.cli.evaluate import evaluate
-from cobandits.cli.fit import fit
 from cobandits.cli.options import with_options
-from cobandits.cli.predict import predict
-from cobandits.cli.reproduce import reproduce
-from cobandits.cli.run import run
-from cobandits.cli.serve import keys, serve
-from cobandits.cli.simulate import simulate
 from cobandits.kernels import COMPILED
 
-__all__ = ["app"]
+__all__ = ["application"]
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command(no_args_is_help=True)(with_options(fit))
-app.command(no_args_is_help=True)(predict)
-app.command()(with_options(estimate))
-app.command()(with_options(simulate))
-app.command(no_args_is_help=True)(with_options(evaluate))
-app.command(no_args_is_help=True)(run)
-app.command()(reproduce)
-app.command()(serve)
-app.add_typer(data, name="data")
-app.add_typer(keys, name="keys")
+# Each command, and the file that has it under the same name; in the order of the help.
+_FILES = {
+    "fit": "fit",
+    "predict": "predict",
+    "estimate": "estimate",
+    "simulate": "simulate",
+    "evaluate": "evaluate",
+    "run": "run",
+    "reproduce": "reproduce",
+    "serve": "serve",
+    "data": "data",
+    "keys": "serve",
+}
+_OF_DATACLASSES = ("fit", "estimate", "simulate", "evaluate")  # whose options are their fields
+_WITH_ARGUMENTS = ("fit", "predict", "evaluate", "run")  # alone, these print their help
 
 
-@app.callback(invoke_without_command=True)
+def application(asked: str | None = None) -> typer.Typer:
+    """Return the command line: with all commands, or with the one that is asked for.
+
+    Commands load a good part of the library, so one that runs does not load the others.
+    """
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback(invoke_without_command=True)(_root)
+    for name in [asked] if asked in _FILES else _FILES:
+        _add(app, name)
+    return app
+
+
+def _add(app: typer.Typer, name: str) -> None:
+    found: Any = getattr(importlib.import_module(f"cobandits.cli.{_FILES[name]}"), name)
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name)
+        return
+    command = with_options(found) if name in _OF_DATACLASSES else found
+    app.command(no_args_is_help=name in _WITH_ARGUMENTS)(command)
+
+
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:

@@ -26,6 +26,7 @@ from cobandits.log_tables import LogTable
 __all__ = ["evaluate"]
 
 _PIPED = 200  # columns where there is no terminal: no label is broken
+_ALL = "(all tasks)"  # a task may be called "all", as a campaign of ZOZOTOWN is
 _SHOWN = 30  # tasks in a picture, those with the most decisions
 
 
@@ -144,7 +145,7 @@ def _rows(judged: Judged, per_task: bool) -> list[dict[str, str]]:
 
 
 def _name(task: Hashable) -> str:
-    return "all" if task is None else str(task)
+    return _ALL if task is None else str(task)
 
 
 def _best(found: Mapping[Method, Value]) -> Method:

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import numpy as np
 import typer
 
-from cobandits import plots
 from cobandits.cli.findings import Findings, doubts
 from cobandits.cli.models import BEST, CHOICES, fitted, preferred
 from cobandits.cli.output import check_file, plot_directory, to_json, writing
@@ -68,7 +67,7 @@ class ColumnOptions:
         str, typer.Option(metavar="A,B", help="Columns of numbers that are categories.")
     ] = ""
     dates: Annotated[
-        str, typer.Option(metavar="A,B", help="Columns that are dates; ISO text is found.")
+        str, typer.Option(metavar="A,B", help="Columns that are dates; text is found.")
     ] = ""
     missing: Annotated[
         str,
@@ -221,6 +220,8 @@ def _held_out(
 
 
 def _draw(findings: Findings, tasks: TaskRows, directory: Path) -> None:
+    from cobandits import plots  # these load policies, which a fit does without
+
     squares = np.einsum("nd,nd->d", tasks.rows, tasks.rows, dtype=np.float64)
     units = np.sqrt(squares / tasks.n_rows)
     with writing(directory):

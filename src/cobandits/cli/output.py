@@ -9,13 +9,13 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from cobandits.errors import ConfigurationError
-from cobandits.plots.style import style
+
+if TYPE_CHECKING:  # not every command prints a table
+    from rich.console import Console
+    from rich.table import Table
 
 __all__ = ["check_file", "console", "new_table", "number", "plot_directory", "to_json", "writing"]
 
@@ -24,6 +24,8 @@ _WIDTH = 80  # columns, at least
 
 def console(piped: int = _WIDTH) -> Console:
     """Return a console of 80 columns or more; of ``piped`` columns where there is no terminal."""
+    from rich.console import Console
+
     made = Console(highlight=False)
     made.width = max(_WIDTH, made.width) if sys.stdout.isatty() else piped
     return made
@@ -31,6 +33,8 @@ def console(piped: int = _WIDTH) -> Console:
 
 def new_table() -> Table:
     """Return an empty table in the style of all commands."""
+    from rich.table import Table
+
     return Table(box=None, pad_edge=False, header_style="bold")
 
 
@@ -62,6 +66,8 @@ def plot_directory(path: Path) -> None:
     """Make the directory for pictures, and check that pictures can be written there."""
     if path.exists() and not path.is_dir():
         raise ConfigurationError(f"cannot write into {path}: it is a file; name a directory")
+    from cobandits.plots.style import style  # pictures load much that commands do without
+
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path), style():

@@ -34,14 +34,15 @@ def predict(
         str | None, typer.Option(metavar="COLUMN", help="Column with the task; as in the fit.")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse tasks that were not fitted.")
+        bool, typer.Option("--strict", help="Refuse tasks that were not fitted, and new gaps.")
     ] = False,
 ) -> None:
     """Predict the reward of each row of a file.
 
     Columns are those of the file that was fitted, as they were; the reward is not needed. A
     task that was not fitted is predicted by the mean of the fitted tasks, and the column
-    "spread" says how far single tasks are from it, as a standard deviation.
+    "spread" says how far single tasks are from it, as a standard deviation. A missing value in
+    a column that had none is taken as the mean of the column, and a warning says so.
     """
     check_file(output, file)
     estimate = Estimate.load(model)
@@ -56,7 +57,14 @@ def predict(
     print(f"predicted     {len(labels):,} rows of {len(set(labels)):,} tasks")
     if new.any():
         print(f"new tasks     {_new_tasks(labels, spread, new, len(estimate.labels))}")
+    if gaps := {} if estimate.schema is None else estimate.schema.new_gaps(frame):
+        print(f"warning       {_new_gaps(gaps)}")
     print(f"written       {output}")
+
+
+def _new_gaps(gaps: dict[str, int]) -> str:
+    named = ", ".join(f"{name} ({count:,})" for name, count in gaps.items())
+    return f"missing values where the fit had none, taken as the mean: {named}"
 
 
 def _task_column(estimate: Estimate, frame: Frame, given: str | None) -> str:

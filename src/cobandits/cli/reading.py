@@ -58,7 +58,7 @@ def read_table(file: Path, columns: Columns) -> Table:
     problems: list[str] = []
     rewards = _collected(problems, _rewards, cells[columns.reward], columns.reward)
     kept, notes = _kept(cells, names, columns)
-    raw = {name: cells[name].cells[kept] for name in names}
+    raw = {name: cells[name].where(kept) for name in names}
     found = _collected(problems, _schema, raw, columns)
     if not kept.any():
         problems.append("no row is left; fill in values, or use --missing indicator")
@@ -66,7 +66,7 @@ def read_table(file: Path, columns: Columns) -> Table:
         raise DataError("; ".join(problems))
     schema, text = found
     labels = plain_labels(cells[columns.task].cells[kept])
-    tasks = _tasks(schema, raw, rewards[kept], labels, columns)
+    schema, tasks = _tasks(schema, raw, rewards[kept], labels, columns)
     check_labels(tasks.labels)  # before a fit takes its time
     return Table(tasks=tasks, schema=schema, notes=(*([text] if text else []), *notes))
 
@@ -137,10 +137,13 @@ def _tasks(
     rewards: NDArray[np.float64],
     labels: NDArray[Any],
     columns: Columns,
-) -> TaskRows:
-    encoded = np.empty((len(rewards), 0)) if schema is None else schema.encode(raw)
+) -> tuple[Schema | None, TaskRows]:
+    """Encode the rows; the schema then knows the means of its columns, for rows with gaps."""
     names = () if schema is None else schema.names
+    encoded = np.empty((len(rewards), len(names) + columns.intercept))
+    if schema is not None:
+        schema = schema.with_usual(schema.encode(raw, out=encoded[:, : len(names)]))
     if columns.intercept:
-        encoded = np.concatenate([encoded, np.ones((len(rewards), 1))], axis=1)
+        encoded[:, -1] = 1
         names = (*names, INTERCEPT)
-    return TaskRows.from_arrays(encoded, rewards, labels, feature_names=names)
+    return schema, TaskRows.from_arrays(encoded, rewards, labels, feature_names=names)

@@ -13,11 +13,11 @@ from cobandits.diagnostics.few_rows import shared_fit
 from cobandits.diagnostics.verdict import ALL, LEAST_ROWS, NEGLIGIBLE, Sharing, by_task
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.estimators.checks import check_rank
-from cobandits.estimators.common import CommonMean
+from cobandits.estimators.common import CommonMean, common_and_own
 from cobandits.estimators.independent import Pooled
 from cobandits.estimators.lowrank import LowRank
 from cobandits.randomness import RandomSource, generator
-from cobandits.tasks import TaskData, TaskRows
+from cobandits.tasks import TaskData, TaskRows, TaskStatistics
 from cobandits.tasks.held import HeldTasks
 
 __all__ = ["ENOUGH", "LEAST_ROWS", "ROUGH", "STEPS", "Sharing", "sharing"]
@@ -104,15 +104,15 @@ def _held_out_errors(
     Rows that are never held out have none. A task without training rows is predicted to be 0 by
     the shared fit.
     """
-    others = CommonMean(), Pooled(), CommonMean(mean="constant")
     errors = np.empty((rows.n_rows, len(ALL)))
     ranks = []
     for fold, training in enumerate(_training(rows, folds, n_held)):
         held = folds == fold
         unseen = rows.select(held)
         shared = shared_fit(training, estimator)
-        thetas = [shared.theta, *(other.fit(training).theta for other in others)]
-        errors[held, :-1] = _squared_errors(unseen, thetas)
+        common, own = common_and_own(training)
+        models = shared, common, Pooled().fit(training), own  # in the order of MODELS
+        errors[held, :-1] = _squared_errors(unseen, [model.theta for model in models])
         errors[held, -1] = (unseen.rewards - _means(training)[unseen.owners]) ** 2
         ranks.append(shared.rank)
         if progress is not None:
@@ -126,7 +126,7 @@ def _training(rows: TaskRows, folds: NDArray[np.int64], n_held: int) -> Iterator
         yield from (rows.select(folds != fold) for fold in range(n_held))
         return
     groups = np.minimum(folds, n_held)  # the last one is never held out
-    parts = [rows.select(groups == group).statistics() for group in range(groups.max() + 1)]
+    parts = [TaskStatistics.of(rows, groups == group) for group in range(groups.max() + 1)]
     for fold in range(n_held):
         first, *rest = parts[:fold] + parts[fold + 1 :]
         yield first.plus(rest)

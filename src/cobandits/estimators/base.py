@@ -26,6 +26,7 @@ __all__ = [
     "Progress",
     "Solution",
     "ended",
+    "estimate_of",
     "free_parameters",
     "solved_directly",
 ]
@@ -128,7 +129,7 @@ class Estimator(ABC):
         history = HistoryWriter(getattr(self, "iterations", 1), truth, progress)
         found = self._fit(tasks, start, rng, history)
         rank = found.basis.shape[1] if hasattr(self, "rank") else None
-        return _estimate(tasks, found, type(self).__name__, rank)
+        return estimate_of(tasks, found, type(self).__name__, rank)
 
     def _check(self, tasks: TaskData) -> None:
         """Refuse data that cannot be fitted with this configuration."""
@@ -163,7 +164,9 @@ def free_parameters(tasks: TaskData, rank: int) -> int:
     return rank * (tasks.dim - rank) + int(np.minimum(tasks.counts, rank).sum())
 
 
-def _estimate(tasks: TaskData, found: Solution, estimator: str, rank: int | None) -> Estimate:
+def estimate_of(
+    tasks: TaskData, found: Solution, estimator: str, rank: int | None = None
+) -> Estimate:
     """Return the estimate ``B W`` in canonical form.
 
     The columns of the basis are the left singular vectors of theta in falling order,

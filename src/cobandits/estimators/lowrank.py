@@ -105,7 +105,7 @@ class LowRank(Estimator):
         B = self._start(cost, start)
         if self.ridge == "auto":
             B, ridge = self._empirical_ridge(cost, B)
-            cost = Projection.of(tasks, ridge)
+            cost = cost.with_ridge(ridge)
         found = self._minimised(cost, B, history)
         tight = _is_tight(tasks, B.shape[1])
         if start is None and (tight or found.status.outcome == "refused"):
@@ -181,7 +181,7 @@ class LowRank(Estimator):
             B = self._minimised(cost, B, HistoryWriter()).basis
         ridge = cost.scaling.ridge(_HOLD)
         for _ in range(_ROUNDS):
-            found = self._roughly(Projection.of(tasks, ridge), B)
+            found = self._roughly(cost.with_ridge(ridge), B)
             B, Theta = found.basis, found.basis @ found.weights
             noise = float(tasks.residuals(Theta)[1].sum()) / spare
             signal = float((scale @ Theta**2).sum()) / tasks.n_tasks / rank
@@ -207,7 +207,7 @@ class LowRank(Estimator):
         sizes = _sizes(found)
         if not _median_is_below(float(sizes.max()) / _RUNAWAY, sizes):
             return found
-        held = Projection.of(cost.tasks, cost.ridge + cost.scaling.ridge(_HOLD)).descend(
+        held = cost.with_ridge(cost.ridge + cost.scaling.ridge(_HOLD)).descend(
             start, history.restarted(), iterations=self.iterations, tolerance=_ROUGH
         )
         found = descended(held.basis)

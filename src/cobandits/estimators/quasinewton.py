@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +62,10 @@ class Projection:
     def of(cls, tasks: TaskData, ridge: RidgePenalty) -> Projection:
         """Return the cost of these tasks with a ridge, one number or one per feature."""
         return cls(tasks=tasks, ridge=ridge, scaling=Scaling.of(tasks, ridge))
+
+    def with_ridge(self, ridge: RidgePenalty) -> Projection:
+        """Return the cost of the same tasks with another ridge."""
+        return Projection(tasks=self.tasks, ridge=ridge, scaling=self.scaling.with_ridge(ridge))
 
     def at(self, B: Floats) -> float:
         """Return the cost at a basis."""
@@ -204,6 +208,8 @@ class Scaling:
     units: Floats  # (d,), root mean squares of the features
     tasks: TaskData
     moments: Floats  # (d, T), covariance of features and reward in each task
+    covariance: Floats  # (d, d), around the tasks' means, or around 0 if these are small
+    between: Floats | None  # (d, d), second moment of the tasks' means; None if small
     inverse_root: Floats  # (d, d), S with S S' = inverse of the covariance
     inverse_moment: Floats  # (d, d), inverse of the mean of phi phi'
 
@@ -217,17 +223,25 @@ class Scaling:
         small = float(np.linalg.norm(between)) <= _SMALL_MEANS
         C = tasks.covariance(averages, centred=not small)
         C /= np.outer(units, units)
-        C[np.diag_indices(tasks.dim)] += _LIFT + ridge / (tasks.n_rows / tasks.n_tasks * units**2)
-        S = inverse_cholesky(C)
-        if not small:
-            C += between
+        unknown = np.empty((0, 0))  # until there is a ridge
         return cls(
             tasks=tasks,
             units=units,
             moments=tasks.kept(averages.products - averages.features * averages.rewards),
-            inverse_root=S,
-            inverse_moment=S @ S.T if small else inverse_definite(C),
-        )
+            covariance=C,
+            between=None if small else between,
+            inverse_root=unknown,
+            inverse_moment=unknown,
+        ).with_ridge(ridge)
+
+    def with_ridge(self, ridge: RidgePenalty) -> Scaling:
+        """Return the same moments with another ridge."""
+        tasks, C = self.tasks, self.covariance.copy()
+        rows = tasks.n_rows / tasks.n_tasks
+        C[np.diag_indices(tasks.dim)] += _LIFT + ridge / (rows * self.units**2)
+        S = inverse_cholesky(C)
+        moment = S @ S.T if self.between is None else inverse_definite(C + self.between)
+        return replace(self, inverse_root=S, inverse_moment=moment)
 
     def ridge(self, share: float) -> Floats:
         """Return the ridge per feature, (d,), that weighs as this share of a task's rows."""

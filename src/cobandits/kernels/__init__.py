@@ -11,12 +11,16 @@ from cobandits.kernels.grams import gram_least_squares, gram_residuals, gram_rid
 from cobandits.kernels.marginal import Marginal, gram_marginal, marginal
 from cobandits.kernels.normal import Fit, RidgePenalty
 from cobandits.kernels.rows import COMPILED, least_squares, pull_backs, residuals, ridge
+from cobandits.kernels.variances import GramVariances, PlainVariances, Variances
 
 __all__ = [
     "COMPILED",
     "Fit",
+    "GramVariances",
     "Marginal",
+    "PlainVariances",
     "RidgePenalty",
+    "Variances",
     "chunks",
     "gram_least_squares",
     "gram_marginal",

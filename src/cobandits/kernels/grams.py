@@ -41,17 +41,20 @@ def gram_least_squares(
     costs = np.zeros(T)
     gradient = np.zeros((d, r))
     penalty = weight_penalty(B, ridge)
+    transposed = np.ascontiguousarray(B.T)
+    determined = True
     for chunk in chunks(T, d * r * grams.itemsize):
-        S = (grams[chunk].reshape(-1, d) @ B).reshape(-1, d, r)  # (chunk, d, r)
+        S = transposed @ grams[chunk]  # (chunk, r, d); this side is the faster one in BLAS
         v = moments[chunk] @ B
-        M = B.T @ S + penalty
-        w = solve_normal(M, v, pivot_tolerance(r, M.dtype))
-        g = (S @ w[..., None])[..., 0] - moments[chunk]  # (chunk, d)
+        M = (S.reshape(-1, d) @ B).reshape(-1, r, r) + penalty
+        w, definite = solve_normal(M, v, pivot_tolerance(r, M.dtype))
+        determined &= definite
+        g = (w[:, None, :] @ S)[:, 0] - moments[chunk]  # (chunk, d)
         W[chunk] = w
         gradient += g.T @ w
-        explained = 2 * np.einsum("tr,tr->t", v, w) - np.einsum("tr,trs,ts->t", w, M, w)
+        explained = np.einsum("tr,tr->t", w, 2 * v - (M @ w[..., None])[..., 0])
         costs[chunk] = np.maximum(squares[chunk] - explained, 0)
-    return with_ridge_gradient(Fit(W.T, gradient, costs), B, ridge)
+    return with_ridge_gradient(Fit(W.T, gradient, costs, determined), B, ridge)
 
 
 def gram_residuals(

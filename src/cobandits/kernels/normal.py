@@ -47,8 +47,27 @@ def with_ridge_gradient(fit: Fit, B: Floats, ridge: RidgePenalty) -> Fit:
     return fit._replace(gradient=fit.gradient + shrinkage)
 
 
-def solve_normal(M: Floats, v: Floats, tolerance: float) -> Floats:
-    """Solve ``M_t w_t = v_t``, (T, r, r) and (T, r), with least norm where singular."""
+def solve_normal(M: Floats, v: Floats, tolerance: float) -> tuple[Floats, bool]:
+    """Solve ``M_t w_t = v_t``, (T, r, r) and (T, r), with least norm where singular.
+
+    And return whether every task has one solution only, by the pivots of its matrix.
+    """
+    if _are_definite(M, tolerance):
+        return np.asarray(np.linalg.solve(M, v[..., None])[..., 0]), True
+    return _least_norm(M, v, tolerance), False
+
+
+def _are_definite(M: Floats, tolerance: float) -> bool:
+    try:
+        pivots = np.diagonal(np.linalg.cholesky(M), axis1=1, axis2=2) ** 2
+    except np.linalg.LinAlgError:
+        return False
+    largest = np.diagonal(M, axis1=1, axis2=2).max(axis=1, initial=0)
+    return bool(np.all(pivots > tolerance * largest[:, None]))
+
+
+def _least_norm(M: Floats, v: Floats, tolerance: float) -> Floats:
+    """Solve by eigenvalues; those below ``tolerance`` times the largest count as 0."""
     values, vectors = np.linalg.eigh(M)
     largest = values[:, -1:]
     keep = values > tolerance * largest

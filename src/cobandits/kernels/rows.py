@@ -169,7 +169,7 @@ def _batched_least_squares(
     for group, Phi, y in equal_counts(rows, rewards, offsets, tasks):
         A = Phi @ B  # (group, n, r)
         At = A.transpose(0, 2, 1)
-        w = solve_normal(At @ A + penalty, (At @ y[..., None])[..., 0], tolerance)
+        w, _ = solve_normal(At @ A + penalty, (At @ y[..., None])[..., 0], tolerance)
         e = (A @ w[..., None])[..., 0] - y  # (group, n)
         gradient += (e[:, None, :] @ Phi)[:, 0].T @ w
         W[group] = w

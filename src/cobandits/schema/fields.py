@@ -10,6 +10,7 @@ import numpy as np
 
 from cobandits.errors import ConfigurationError
 from cobandits.schema.base import Doubles, Field
+from cobandits.schema.dates import Order
 from cobandits.schema.values import Problems, Values, as_numbers, as_times
 
 __all__ = ["KINDS", "Category", "Cyclic", "Date", "Flag", "Number", "Vector", "category_text"]
@@ -42,11 +43,11 @@ class Number(Field):
     def _names(self, field: str) -> tuple[str, ...]:
         return (field,)
 
-    def _encode(self, field: str, values: Values, problems: Problems) -> Doubles:
+    def _encode(self, field: str, values: Values, problems: Problems, out: Doubles) -> None:
         numbers, bad = as_numbers(values)
         problems.bad_values(field, "a number", values.cells, bad)
         filled = np.where(values.missing, self.fill, numbers)
-        return ((filled - self.centre) / self.scale)[:, None]
+        out[:, 0] = (filled - self.centre) / self.scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +82,7 @@ class Category(Field):
         shown = tuple(f"{field}={value}" for value in self.values)
         return (*shown, f"{field}=other") if self.unknown == "other" else shown
 
-    def _encode(self, field: str, values: Values, problems: Problems) -> Doubles:
+    def _encode(self, field: str, values: Values, problems: Problems, out: Doubles) -> None:
         cells: list[Any] = values.cells.tolist()
         known = {v: i for i, v in enumerate(self.values or ())}
         codes: dict[Any, int] = {None: -1}
@@ -96,10 +97,9 @@ class Category(Field):
         if self.unknown == "error" and self.values is not None:
             expected = f"one of {', '.join(self.values)}"
             problems.bad_values(field, expected, values.cells, (where < 0) & ~values.missing)
-        out = np.zeros((len(cells), len(self._names(field))))
+        out[:] = 0
         present = np.flatnonzero(where >= 0)
         out[present, where[present]] = 1
-        return out
 
     def _code(self, text: str, known: dict[str, int]) -> int:
         if self.values is None:
@@ -130,11 +130,11 @@ class Flag(Field):
     def _names(self, field: str) -> tuple[str, ...]:
         return (field,)
 
-    def _encode(self, field: str, values: Values, problems: Problems) -> Doubles:
+    def _encode(self, field: str, values: Values, problems: Problems, out: Doubles) -> None:
         numbers, bad = as_numbers(values)
         bad |= (numbers != 0) & (numbers != 1)
         problems.bad_values(field, "true or false", values.cells, bad)
-        return numbers[:, None]
+        out[:, 0] = numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,43 +153,48 @@ class Cyclic(Field):
     def _names(self, field: str) -> tuple[str, ...]:
         return f"{field} sin", f"{field} cos"
 
-    def _encode(self, field: str, values: Values, problems: Problems) -> Doubles:
+    def _encode(self, field: str, values: Values, problems: Problems, out: Doubles) -> None:
         numbers, bad = as_numbers(values)
         problems.bad_values(field, "a number", values.cells, bad)
-        return _on_circle(numbers / self.period) * ~values.missing[:, None]
+        out[:] = _on_circle(numbers / self.period) * ~values.missing[:, None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Date(Field):
     """A date or time: years since ``origin``, and places in the year, the week and the day.
 
-    Text is ISO 8601. Times without a zone are taken as UTC.
+    Text is ISO 8601, or another common form; ``order`` says whether ``"day"`` or ``"month"`` comes
+    first in dates such as 2/1/2025, which are refused without it. Times without a zone are
+    taken as UTC.
     """
 
     kind: ClassVar[str] = "date"
 
     parts: tuple[str, ...] = _PARTS
     origin: float = 0.0  # of the trend, seconds since 1970
+    order: Order | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "parts", tuple(self.parts))
         if not self.parts or not set(self.parts) <= set(_PARTS):
             raise ConfigurationError(f"parts must be some of {', '.join(_PARTS)}, got {self.parts}")
+        if self.order not in (None, "day", "month"):
+            raise ConfigurationError(f"order must be 'day' or 'month', got {self.order!r}")
 
     def _names(self, field: str) -> tuple[str, ...]:
         circles = (p for p in self.parts if p != "trend")
         names = (f"{field} {part} {wave}" for part in circles for wave in ("sin", "cos"))
         return (*((f"{field} trend",) if "trend" in self.parts else ()), *names)
 
-    def _encode(self, field: str, values: Values, problems: Problems) -> Doubles:
-        seconds, bad = as_times(values)
-        problems.bad_values(field, "a date", values.cells, bad)
+    def _encode(self, field: str, values: Values, problems: Problems, out: Doubles) -> None:
+        seconds, bad = as_times(values, self.order)
+        problems.bad_values(field, "a date such as 2025-01-31", values.cells, bad)
         columns = [((seconds - self.origin) / _YEAR)[:, None]] if "trend" in self.parts else []
         columns += [
             _on_circle((seconds - _MONDAY) / _PERIODS[p]) for p in self.parts if p != "trend"
         ]
-        return np.concatenate(columns, axis=1) * ~values.missing[:, None]
+        out[:] = np.concatenate(columns, axis=1) * ~values.missing[:, None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,15 +213,14 @@ class Vector(Field):
     def _names(self, field: str) -> tuple[str, ...]:
         return tuple(f"{field}[{index}]" for index in range(self.size))
 
-    def _encode(self, field: str, values: Values, problems: Problems) -> Doubles:
-        out = np.zeros((len(values.cells), self.size))
+    def _encode(self, field: str, values: Values, problems: Problems, out: Doubles) -> None:
+        out[:] = 0
         bad = np.zeros(len(out), np.bool_)
         for row in np.flatnonzero(~values.missing).tolist():
             given = _floats(values.cells[row])
             bad[row] = given.shape != (self.size,) or not np.isfinite(given).all()
             out[row] = 0 if bad[row] else given
         problems.bad_values(field, f"{self.size} numbers", values.cells, bad)
-        return out
 
 
 def _floats(cell: object) -> Doubles:

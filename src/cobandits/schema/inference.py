@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cobandits.errors import DataError
 from cobandits.frames import Frame
 from cobandits.schema.base import Field
+from cobandits.schema.dates import Order, day_or_month_first
 from cobandits.schema.fields import Category, Date, Flag, Number, Vector, category_text
 from cobandits.schema.values import (
     Problems,
@@ -146,8 +147,10 @@ def _field(name: str, values: Values, options: _Options, problems: Problems) -> 
         return "empty"
     missing: Gaps = "indicator" if values.missing.any() else "error"
     if name in options.dates:
-        problems.bad_values(name, "a date", values.cells, as_times(values)[1])
-        return _date(values, missing)
+        order = _order(name, values, problems)
+        bad = as_times(values, order)[1]
+        problems.bad_values(name, "a date such as 2025-01-31", values.cells, bad)
+        return _date(values, missing, order)
     if name in options.categorical:
         return _category(values, missing, left_out=False)
     return _by_its_values(name, values, options, missing, problems)
@@ -161,8 +164,10 @@ def _by_its_values(
         return Vector(size=len(first), missing=missing)
     if _all_flags(values):
         return Flag(missing=missing)
-    if values.cells.dtype.kind == "M" or _all_dates(values):
-        return _date(values, missing)
+    if values.cells.dtype.kind == "M":
+        return _date(values, missing, None)
+    if _all_dates(values):
+        return _date(values, missing, _order(name, values, problems))
     if isinstance(first, str):
         return _category(values, missing, left_out=True)
     numbers, bad = as_numbers(values)
@@ -218,18 +223,36 @@ def _category(values: Values, missing: Gaps, *, left_out: bool) -> Field | str:
 
 
 def _all_dates(values: Values) -> bool:
-    """Return whether all that is present is ISO dates; a few are looked at first."""
+    """Return whether all that is present is dates; a few are looked at first."""
     if values.cells.dtype.kind != "O":
         return False
     present = values.present
     if any(isinstance(v, str) and (len(v) < _LEAST_DATE or v.isdigit()) for v in present[:50]):
         return False
     few = Values(values.cells[~values.missing][:50], np.zeros(len(present[:50]), np.bool_))
-    return not as_times(few)[1].any() and not as_times(values)[1].any()
+    orders: tuple[Order, ...] = ("day", "month")
+    return any(
+        not as_times(few, order)[1].any() and not as_times(values, order)[1].any()
+        for order in orders
+    )
 
 
-def _date(values: Values, missing: Gaps) -> Field | str:
-    seconds = as_times(values)[0][~values.missing]
+def _order(name: str, values: Values, problems: Problems) -> Order | None:
+    """Return whether days or months come first, or None and, if it cannot be told, a problem."""
+    texts = {cell for cell in values.present if isinstance(cell, str)}
+    found = day_or_month_first(texts)
+    if found == "unclear":
+        problems.add(
+            name,
+            f"whether days or months come first cannot be told from dates such as {min(texts)!r}; "
+            "write them as 2025-01-31, or name the column with --categorical",
+        )
+        return "day"  # so that this is the only problem
+    return found
+
+
+def _date(values: Values, missing: Gaps, order: Order | None) -> Field | str:
+    seconds = as_times(values, order)[0][~values.missing]
     span = float(np.ptp(seconds))
     if span == 0 and missing == "error":
         return "constant"
@@ -240,4 +263,4 @@ def _date(values: Values, missing: Gaps) -> Field | str:
         "day": bool((seconds % 86_400 != seconds[0] % 86_400).any()),
     }
     parts = tuple(part for part, there in has.items() if there)
-    return Date(parts=parts, origin=float(seconds.min()), missing=missing)
+    return Date(parts=parts, origin=float(seconds.min()), order=order, missing=missing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from cobandits.errors import ConfigurationError
 from cobandits.schema.base import Field
 from cobandits.schema.fields import KINDS
 from cobandits.schema.inference import infer_fields
-from cobandits.schema.values import Problems, Rows, columns_of_rows, values_of
+from cobandits.schema.values import Problems, Rows, Values, columns_of_rows, values_of
 
 __all__ = ["Schema"]
 
@@ -117,7 +117,14 @@ class Schema:
         """The number of columns."""
         return len(self.names)
 
-    def encode(self, rows: Rows, context: Mapping[str, object] | None = None) -> Doubles:
+    def encode(
+        self,
+        rows: Rows,
+        context: Mapping[str, object] | None = None,
+        *,
+        strict: bool = True,
+        out: Doubles | None = None,
+    ) -> Doubles:
         """Return one vector per row, (n, dim).
 
         Parameters
@@ -127,34 +134,58 @@ class Schema:
             given, else with the fields of the context too. A field that a row lacks is missing.
         context
             The same for all rows.
+        strict
+            If not, a missing value in a field that had none is the mean of the field's columns,
+            where :meth:`with_usual` has told it, and not refused.
+        out
+            Where to write the vectors, (n, dim); a new array by default.
         """
-        parts = self._parts(rows, context)
-        shown = [parts[name] for name in self.arm]
-        for one, two in self._pairs:
-            product = parts[one][:, :, None] * parts[two][:, None, :]
-            shown.append(product.reshape(len(product), -1))
-        return np.concatenate(shown, axis=1)
+        problems, parts, last = Problems(), {}, 0
+        columns, n = self._columns(rows, context, problems)
+        encoded = np.empty((n, self.dim)) if out is None else out
+        for name, one in self.fields.items():
+            count = len(columns[name].cells)
+            first, last = last, last + one.width if name in self.arm else last
+            part = encoded[:, first:last] if name in self.arm else np.empty((count, one.width))
+            one.encode(name, columns[name], problems, part, strict=strict)
+            parts[name] = part
+        problems.refuse()
+        for left, right in self._pairs:
+            first, last = last, last + parts[left].shape[1] * parts[right].shape[1]
+            product = parts[left][:, :, None] * parts[right][:, None, :]
+            encoded[:, first:last] = product.reshape(len(product), -1)
+        return encoded
 
-    def _parts(self, rows: Rows, context: Mapping[str, object] | None) -> dict[str, Doubles]:
-        """Return the columns of each field, (n, width); refuse all that is wrong at once."""
-        problems = Problems()
-        names = self.fields if context is None else self.arm
-        columns = columns_of_rows(rows, list(names))
+    def with_usual(self, vectors: Doubles) -> Schema:
+        """Return the schema with the means of the columns of ``vectors``, (n, dim).
+
+        They are for the fields of an arm that had no missing values, and refuse them therefore.
+        """
+        means, arm, last = vectors.mean(axis=0).tolist(), {}, 0
+        for name, one in self.arm.items():
+            first, last = last, last + one.width
+            told = one.missing == "error"
+            arm[name] = replace(one, usual=means[first:last]) if told else one
+        return replace(self, arm=arm)
+
+    def new_gaps(self, rows: Rows) -> dict[str, int]:
+        """Return how many values are missing in each field that refuses them, if there are any."""
+        names = [name for name, one in self.fields.items() if one.missing == "error"]
+        columns = columns_of_rows(rows, names)
+        counts = {name: int(values.missing.sum()) for name, values in columns.items()}
+        return {name: count for name, count in counts.items() if count}
+
+    def _columns(
+        self, rows: Rows, context: Mapping[str, object] | None, problems: Problems
+    ) -> tuple[dict[str, Values], int]:
+        """Return the values of each field, one of each in a context, and the number of rows."""
+        columns = columns_of_rows(rows, list(self.fields if context is None else self.arm))
         n = len(next(iter(columns.values())).cells) if columns else len(rows)
         if context is not None:
             for name in sorted(set(context) - set(self.context)):
                 problems.add(name, f"unknown; the context has: {', '.join(self.context)}")
             columns |= {name: values_of([context.get(name)]) for name in self.context}
-        parts = {
-            name: one.encode(name, columns[name], problems) for name, one in self.fields.items()
-        }
-        problems.refuse()
-        return {
-            name: np.repeat(part, n, axis=0)
-            if context is not None and name in self.context
-            else part
-            for name, part in parts.items()
-        }
+        return columns, n
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as JSON can hold it."""

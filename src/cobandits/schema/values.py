@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from cobandits.errors import DataError
 from cobandits.frames import Frame, is_nan
+from cobandits.schema.dates import Order, parsed
 
 __all__ = ["Problems", "Values", "as_numbers", "as_times", "columns_of_rows", "values_of"]
 
@@ -19,6 +21,7 @@ Mask = NDArray[np.bool_]
 Doubles = NDArray[np.float64]
 Rows = Sequence[Mapping[str, object]] | Mapping[str, Any] | Frame
 
+_WITHOUT_NAN = frozenset({str, int, bool, type(None)})
 _SHOWN = 3  # bad values named in a message
 
 
@@ -27,6 +30,10 @@ class Values(NamedTuple):
 
     cells: Cells  # (n,)
     missing: Mask  # (n,)
+
+    def where(self, mask: Mask) -> Values:
+        """Return the values where ``mask``, (n,), is true."""
+        return self if mask.all() else Values(self.cells[mask], self.missing[mask])
 
     @property
     def present(self) -> list[Any]:
@@ -61,15 +68,22 @@ class Problems:
 
 
 def values_of(cells: object) -> Values:
-    """Return a column of an array, a series or a list, with None, NaN and NaT as missing."""
+    """Return a column of an array, a series or a list, with None, NaN and NaT as missing.
+
+    What this has returned before is returned as it is.
+    """
+    if isinstance(cells, Values):
+        return cells
     array = cells if isinstance(cells, np.ndarray) else _array(cells)
     if array.dtype.kind == "f":
         return Values(array, np.isnan(array))
     if array.dtype.kind in "mM":
         return Values(array, np.isnat(array))
     if array.dtype.kind == "O":
-        missing = np.fromiter((_is_missing(v) for v in array.tolist()), np.bool_, len(array))
-        return Values(array, missing)
+        listed = array.tolist()
+        if _WITHOUT_NAN.issuperset(map(type, listed)):  # mostly text: None alone is missing
+            return Values(array, np.array([v is None for v in listed], np.bool_))
+        return Values(array, np.fromiter(map(_is_missing, listed), np.bool_, len(array)))
     return Values(array, np.zeros(len(array), np.bool_))
 
 
@@ -130,14 +144,18 @@ def _number(cell: object) -> float:
         return np.nan
 
 
-def as_times(values: Values) -> tuple[Doubles, Mask]:
-    """Return seconds since 1970 in UTC, 0 where there are none, and where text is no date."""
+def as_times(values: Values, order: Order | None = None) -> tuple[Doubles, Mask]:
+    """Return seconds since 1970 in UTC, 0 where there are none, and where text is no date.
+
+    ``order`` says what comes first in dates such as 2/1/2025.
+    """
     cells, missing = values
     if cells.dtype.kind == "M":
         seconds = cells.astype("datetime64[us]").astype(np.int64) / 1e6
         return np.where(missing, 0.0, seconds), np.zeros(len(cells), np.bool_)
     known: dict[object, float] = {}
-    found = np.array([_looked_up(known, cell, _seconds) for cell in cells.tolist()], np.float64)
+    seconds_of = partial(_seconds, order=order)
+    found = np.array([_looked_up(known, cell, seconds_of) for cell in cells.tolist()], np.float64)
     bad = ~missing & np.isnan(found)
     return np.where(missing | bad, 0.0, found), bad
 
@@ -151,12 +169,9 @@ def _looked_up(known: dict[object, float], cell: object, make: Callable[[object]
         return np.nan
 
 
-def _seconds(cell: object) -> float:
+def _seconds(cell: object, order: Order | None) -> float:
     if isinstance(cell, str):
-        try:
-            cell = datetime.datetime.fromisoformat(cell)
-        except ValueError:
-            return np.nan
+        cell = parsed(cell, order)
     if isinstance(cell, np.datetime64):
         cell = cell.astype("datetime64[us]").item()
     if isinstance(cell, datetime.date) and not isinstance(cell, datetime.datetime):

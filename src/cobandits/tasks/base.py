@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.errors import DataError
-from cobandits.kernels import Marginal, RidgePenalty
+from cobandits.kernels import Marginal, PlainVariances, RidgePenalty, Variances
 from cobandits.tasks.checks import Codes, Floats
 from cobandits.tasks.results import Averages, Scatter, TaskFit, TaskMeans
 
@@ -178,6 +178,13 @@ class TaskData(ABC):
     @abstractmethod
     def marginal(self, variances: Floats) -> Marginal:
         """Return the likelihood's sums if thetas vary; see :class:`cobandits.kernels.Marginal`."""
+
+    def variances(self, apart: NDArray[np.bool_], units: Floats) -> Variances:
+        """Return the same sums for many pairs of variances: of features set apart, and of others.
+
+        They are for features divided by ``units``, (d,).
+        """
+        return PlainVariances(self.marginal, apart, units)
 
     @abstractmethod
     def compact(self) -> TaskData:

@@ -62,17 +62,11 @@ def encoded(
     values = plain_labels(tasks).tolist() if isinstance(tasks, np.ndarray) else list(tasks)
     if len(values) != n_rows:
         raise DataError(f"{len(values)} task labels for {n_rows} rows; give one label per row")
-    fresh: dict[Hashable, int] = {}
-    start = len(known)
-
-    def code_of(label: Hashable) -> int:
-        code = known.get(label)
-        return fresh.setdefault(label, start + len(fresh)) if code is None else code
-
     try:
-        codes = np.fromiter((code_of(label) for label in values), np.int64, n_rows)
+        fresh = [label for label in dict.fromkeys(values) if label not in known]
     except TypeError as error:
         raise DataError(f"task labels must be hashable: {error}") from error
     if any(is_nan(label) for label in fresh):
         raise DataError("a task label is NaN; drop those rows or give them a label")
-    return codes, list(fresh)
+    code_of = {**known, **{label: len(known) + i for i, label in enumerate(fresh)}}
+    return np.fromiter(map(code_of.__getitem__, values), np.int64, n_rows), fresh

@@ -52,10 +52,13 @@ class TaskStatistics(HeldTasks):
         self._squared_moment: Floats = np.zeros((dim, dim))  # of all tasks together
 
     @classmethod
-    def of(cls, tasks: TaskRows) -> TaskStatistics:
-        """Return the statistics of all rows, with the tasks in the same order."""
+    def of(cls, tasks: TaskRows, mask: NDArray[np.bool_] | None = None) -> TaskStatistics:
+        """Return the statistics of all rows, or of those where ``mask``, with the same tasks."""
         statistics = cls(tasks.dim, tasks.feature_names)
-        statistics._append(tasks.rows, tasks.rewards, tasks.owners, tasks.labels)
+        Phi, y, owners = tasks.rows, tasks.rewards, tasks.owners
+        if mask is not None:
+            Phi, y, owners = Phi[mask], y[mask], owners[mask]
+        statistics._append(Phi, y, owners, tasks.labels)
         return statistics
 
     def plus(self, others: Sequence[TaskStatistics]) -> TaskStatistics:
@@ -99,22 +102,25 @@ class TaskStatistics(HeldTasks):
             self._store = {name: _grown(held, room) for name, held in self._store.items()}
 
     def _take(self, Phi: Floats, y: Floats, codes: Codes, n_tasks: int) -> None:
-        self._reserve(n_tasks)
-        order = np.argsort(codes, kind="stable")
-        tasks, starts = np.unique(codes[order], return_index=True)
-        new = {name: held[tasks] for name, held in self._store.items()}
-        squared_moment = self._squared_moment.copy()
+        if np.any(np.diff(codes) < 0):
+            order = np.argsort(codes, kind="stable")
+            Phi, y, codes = Phi[order], y[order], codes[order]
+        X, v = Phi.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
+        starts = np.flatnonzero(np.diff(codes, prepend=-1))
         with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused below
-            for k, (first, last) in enumerate(pairwise([*starts.tolist(), len(order)])):
-                X, v = (part[order[first:last]].astype(np.float64, copy=False) for part in (Phi, y))
-                for name, value in _sums(X, v).items():
-                    new[name][k] += value
-                weighted = X * v[:, None]
-                squared_moment += weighted.T @ weighted
+            new = _sums(X, v, [*starts.tolist(), len(v)])
+            squared_moment = self._squared_moment + _squared_moment(X, v)
+            self._reserve(n_tasks)
+            tasks = codes[starts]
+            if self.n_tasks:
+                new = {name: self._store[name][tasks] + part for name, part in new.items()}
         if not all(np.isfinite(part).all() for part in (*new.values(), squared_moment)):
             raise DataError("values are too large to square; scale the features and rewards")
         for name, part in new.items():
-            self._store[name][tasks] = part
+            if len(part) == len(self._store[name]):  # all tasks, in order
+                self._store[name] = part
+            else:
+                self._store[name][tasks] = part
         self._squared_moment = squared_moment
 
     def _merge(self) -> None:
@@ -214,6 +220,12 @@ class TaskStatistics(HeldTasks):
             self._part("grams"), self._part("moments"), self.squares, variances
         )
 
+    def variances(self, apart: NDArray[np.bool_], units: Floats) -> kernels.Variances:
+        """Return the same sums for many pairs of variances, by one decomposition per task."""
+        return kernels.GramVariances(
+            self._part("grams"), self._part("moments"), self.squares, apart, units
+        )
+
     def leave_one_out_errors(self, penalties: Floats, units: Floats) -> Floats:
         """Refuse: there are no rows to leave out."""
         raise DataError(_NO_CROSS_VALIDATION)
@@ -247,13 +259,29 @@ def _grown(held: Floats, length: int) -> Floats:
     return grown
 
 
-def _sums(X: Floats, v: Floats) -> dict[str, Floats | float]:
-    """Return the statistics of rows (n, d) and rewards (n,) of one task."""
+def _sums(X: Floats, v: Floats, ends: Sequence[int]) -> dict[str, Floats]:
+    """Return the statistics of tasks with rows (n, d) and rewards (n,), from end to end."""
+    d, starts = X.shape[1], ends[:-1]
+    sides = np.stack([np.ones_like(v), v])  # (2, n)
+    grams, sums = np.empty((len(starts), d, d)), np.empty((len(starts), 2, d))
+    for k, (first, last) in enumerate(pairwise(ends)):
+        mine = X[first:last]
+        np.matmul(mine.T, mine, out=grams[k])
+        np.matmul(sides[:, first:last], mine, out=sums[k])
     return {
-        "grams": X.T @ X,
-        "moments": v @ X,
-        "feature_sums": X.sum(axis=0),
-        "reward_sums": float(v.sum()),
-        "squares": float(v @ v),
-        "counts": float(len(v)),
+        "grams": grams,
+        "moments": np.ascontiguousarray(sums[:, 1]),
+        "feature_sums": np.ascontiguousarray(sums[:, 0]),
+        "reward_sums": np.add.reduceat(v, starts),
+        "squares": np.add.reduceat(v**2, starts),
+        "counts": np.diff(ends).astype(np.float64),
     }
+
+
+def _squared_moment(X: Floats, v: Floats) -> Floats:
+    """Return the sum of ``y^2 phi phi'`` over rows, (d, d)."""
+    total = np.zeros((X.shape[1], X.shape[1]))
+    for chunk in kernels.chunks(len(v), X.shape[1] * 8):
+        weighted = X[chunk] * v[chunk, None]
+        total += weighted.T @ weighted
+    return total
