@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
+import threading
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -79,6 +80,7 @@ class Shard:
         self._recipe, self.number = recipe, number
         self.blocks = recipe.blocks()
         self.memories: list[dict[int, Any]] = [{} for _ in self.blocks]
+        self.lock = threading.Lock()  # for one call at a time
 
     def __reduce__(self) -> tuple[type[Shard], tuple[Recipe, int]]:
         return Shard, (self._recipe, self.number)
