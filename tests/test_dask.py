@@ -129,7 +129,7 @@ def test_what_a_node_cannot_do_is_raised_here(client: Client) -> None:
 
 def test_a_file_that_a_node_lacks_is_no_lost_worker(client: Client) -> None:
     nodes = DaskNodes.of(client, shards(drawn(d=6, T=4, n=3).tasks, 1))
-    with pytest.raises(ClusterError, match="worker tcp.* failed: .*no-such-file"):
+    with pytest.raises(ClusterError, match=r"worker tcp.* failed: .*no-such-file"):
         nodes.call(opened)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import pickle
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import polars
@@ -106,6 +107,62 @@ def test_nothing_that_grows_with_the_tasks_leaves_a_shard(case: str) -> None:
     assert found.status.message
     with pytest.raises(AssertionError, match="a node sent"):
         gathered(found)
+
+
+@pytest.mark.parametrize("name", ["altgdmin", "lowrank", "moments", "pooled"])
+def test_no_call_moves_more_than_an_iteration_does(name: str) -> None:
+    """Beside 16 d r + 8 r^2 there are 4 kB for the program; a (d, d) matrix would be 29 kB."""
+    d, r = 60, 1 if name == "pooled" else RANK
+    parts = shards(drawn(d=d, T=300, r=RANK, n=9, noise=0.1).tasks, 3)
+    most = 1.05 * (16 * d * r + 8 * r**2) + 4000
+    spy = Spy(LocalNodes.of(parts), out=10**6, back=10**6, both=most)
+    found = make(name, RANK, iterations=3).fit(SpreadTasks.on(spy), rng=0)
+    assert found.status.message
+
+
+class Forgetful(LocalNodes):
+    """Nodes of which one is made again from its recipe before a call."""
+
+    left = 0
+
+    def call(self, function: Callable[..., Any], *arguments: object) -> Sequence[Any]:
+        self.left -= 1
+        if self.left == 0:
+            self._shards[2] = pickle.loads(pickle.dumps(self._shards[2]))
+        return super().call(function, *arguments)
+
+
+@pytest.mark.parametrize("lost_at", [0, 1, 2, 3])
+def test_a_matrix_in_pieces_has_the_bits_of_the_whole(lost_at: int) -> None:
+    """Though a node is lost on the way, before any piece."""
+    parts = shards(drawn(d=40, T=30, r=RANK, n=9).tasks, 3)
+    nodes = Forgetful([InMemory(part) for part in parts])
+    over = SpreadTasks.on(nodes)
+    over.limit_messages(1)  # pieces of 208 numbers, 820 in a triangle
+    nodes.left = lost_at
+    whole = parts[0].gram() + parts[2].gram()
+    assert over.gram().tobytes() == whole.tobytes()
+    columns = cast("Columns", over.moments())
+    plain = [part.moments() for part in (parts[0], parts[2])]
+    nodes.left = lost_at
+    other = columns.over_tasks(cast("Columns", columns + 1.0))  # 1600 numbers, all of them
+    expected = sum(M @ (M + 1.0).T for M in plain)
+    assert other.tobytes() == np.asarray(expected).tobytes()
+    assert nodes.left <= lost_at - 3  # there were several calls
+
+
+def test_a_factor_of_columns_stays_here() -> None:
+    """Products are taken from the left, so that a (d, d) factor is never sent."""
+    tasks = drawn(d=40, T=30, r=RANK, n=9).tasks
+    rng = np.random.default_rng(0)
+    S, Q = rng.standard_normal((40, 40)), rng.standard_normal((40, 5))
+    over = SpreadTasks.on(Spy(LocalNodes.of(shards(tasks, 3)), out=4000, back=4000))
+    over.limit_messages(2)
+    M, X = S @ over.moments(), S @ tasks.moments()
+    np.testing.assert_allclose(M @ (M.T @ Q), X @ (X.T @ Q), rtol=1e-9)
+    np.testing.assert_allclose(M @ M.T, X @ X.T, rtol=1e-9, atol=1e-9 * np.abs(X @ X.T).max())
+    P = Q.T @ M
+    np.testing.assert_allclose(P @ P.T, Q.T @ X @ X.T @ Q, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["lowrank", "altgd", "tracenorm"])
