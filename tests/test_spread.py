@@ -216,6 +216,33 @@ def test_an_estimate_stays_on_its_nodes(tmp_path: Path) -> None:
     assert loaded.status == plain.status
 
 
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_rows_are_predicted_where_they_are(on_disk: bool, tmp_path: Path) -> None:
+    tasks = problem_of()
+    paths = written(tasks, tmp_path / "rows", 4)
+    files = parquet_shards(paths, 2, task="who", reward="y")
+    recipes = [OnDisk(one, str(tmp_path)) if on_disk else one for one in files]
+    over = SpreadTasks.on(Spy(LocalNodes(recipes), out=4000, back=1500))
+    found = CASES["lowrank"].fit(over, rng=0)
+    assert isinstance(found, SpreadEstimate)
+    found.predict_there(tmp_path / "there")
+    table = polars.read_parquet(sorted((tmp_path / "there").glob("predictions-*.parquet")))
+    labels = [f"task {tasks.labels[t]}" for t in tasks.owners]
+    assert table["task"].to_list() == labels
+    np.testing.assert_array_equal(table["reward"], tasks.rewards)
+    plain = CASES["lowrank"].fit(tasks, rng=0).predict(tasks.rows, tasks.owners)
+    np.testing.assert_allclose(table["prediction"], plain, rtol=1e-9, atol=1e-9)
+    held_out = next(iter(over.cross_validation(4, np.random.default_rng(0))))[1]
+    found.predict_there(tmp_path / "fold", held_out)
+    fold = polars.read_parquet(sorted((tmp_path / "fold").glob("*.parquet")))
+    assert len(fold) == held_out.n_rows
+    assert set(zip(fold["reward"], fold["prediction"], strict=True)) <= set(
+        zip(table["reward"], table["prediction"], strict=True)
+    )
+    with pytest.raises(DataError, match="other nodes"):
+        found.predict_there(tmp_path, spread(tasks, 2))
+
+
 def test_columns_refuse_what_would_bring_them_here() -> None:
     over = spread(problem_of(), 3)
     counts = cast("Columns", over.counts)

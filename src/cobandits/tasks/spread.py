@@ -149,15 +149,8 @@ class SpreadTasks(TaskData):
     ) -> Scatter:
         """Return the sum of ``v v'`` over every ``every``-th row of all shards."""
         before = {place: first + count for place, count in self._rows_before.items()}
-        found = Expression(
-            node_side.scatter,
-            HERE,
-            self._data,
-            _on_nodes(means).expression,
-            every,
-            before,
-            centred,
-        )
+        arguments = _on_nodes(means).expression, every, before, centred
+        found = Expression(node_side.scatter, HERE, self._data, *arguments)
         parts = [Expression(node_side.item, found, k) for k in range(3)]
         others = (Output(part, added) for part in parts[1:])
         total, n_rows, sampled = self._matrix(parts[0], *others)
@@ -213,9 +206,12 @@ class SpreadTasks(TaskData):
         )
         return values, known > 0
 
-    def write_columns(self, path: str | Path, columns: Columns) -> None:
-        """Have each node write its labels and columns, (k, T), to a Parquet file in ``path``."""
-        self.driver.value(added, node_side.written, HERE, self._data, columns.expression, str(path))
+    def write(
+        self, path: str | Path, function: Callable[..., int], columns: Columns, *more: object
+    ) -> None:
+        """Have each node write what ``function`` makes of its columns to a file in ``path``."""
+        own = HERE, self._data, columns.expression
+        self.driver.value(added, function, *own, str(path), *more)
 
     def compact(self) -> SpreadTasks:
         """Return the data in the smaller form, on the nodes: as they are, or as statistics."""
