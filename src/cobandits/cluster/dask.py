@@ -177,20 +177,22 @@ class DaskNodes:
         while lost:
             with self._client.as_current(), contextlib.suppress(TimeoutError):
                 wait_for_all([self._shards[number] for number in lost], timeout=_PATIENCE)
-            lost = [number for number in lost if not self._at_home(number)]
+            lost = self._elsewhere(lost)
             if lost:
                 self._settle_again(lost)
                 time.sleep(_PAUSE)
 
-    def _at_home(self, number: int) -> bool:
-        """Return whether a shard is on a worker, and remember on which; raise its error."""
-        shard = self._shards[number]
-        if shard.status == "error":
-            shard.result()
-        places = self._client.who_has([shard])[shard.key]
-        if places and self._homes[number] not in places:
-            self._homes[number] = places[0]
-        return bool(places)
+    def _elsewhere(self, numbers: Sequence[int]) -> list[int]:
+        """Return the shards that no worker has; note where the others are, and raise errors."""
+        shards = {number: self._shards[number] for number in numbers}
+        for shard in shards.values():
+            if shard.status == "error":
+                shard.result()
+        places = self._client.who_has(list(shards.values()))
+        for number, shard in shards.items():
+            if places[shard.key] and self._homes[number] not in places[shard.key]:
+                self._homes[number] = places[shard.key][0]
+        return [number for number, shard in shards.items() if not places[shard.key]]
 
     def _settle_again(self, numbers: Sequence[int]) -> None:
         """Give a new home to shards that no worker makes: they were lost with the last one."""
