@@ -27,13 +27,12 @@ from benchmarks.report import Section, Table, Target
 from cobandits.cluster.dask import DaskNodes
 from cobandits.cluster.local import LocalNodes
 from cobandits.estimators import AltGDMin, Estimator, LowRank, MethodOfMoments, Pooled
-from cobandits.tasks import SpreadTasks
+from cobandits.tasks import SpreadTasks, TaskRows
 from cobandits.tasks.shards import Block, InMemory, Shard
 
 __all__ = ["section"]
 
 TASKS = (500, 8000)  # on each of two nodes
-BOUND = 1.05 * (16 * DIM * RANK + 8 * RANK**2) + 5000  # bytes
 LARGE = 240_000  # tasks whose pass takes half a second on one core
 
 _passed = [0]  # bytes that this process has sent and received
@@ -90,12 +89,58 @@ def bytes_per_call(client: Client, estimator: Estimator, n_tasks: int) -> tuple[
     return float(np.median(between)), float(max(between))
 
 
-def overhead(client: Client) -> float:
-    """Return the median seconds that a call takes beyond the pass itself, for small shards."""
+class Overhead(NamedTuple):
+    """What a call takes beyond the pass itself, for small shards: medians, in seconds."""
+
+    wall: float
+    driver: float  # CPU time of client and scheduler, which are one process here
+    worker: float  # CPU time of each worker
+    task_wall: float  # the same of a task per shard, which gets and returns as many bytes
+    task_driver: float
+    task_worker: float
+
+
+def overhead(client: Client, rounds: int = 5) -> Overhead:
+    """Measure calls, in turn with tasks of the same bytes."""
     parts = [rows(20, 20 * k) for k in range(2)]
     there, here = SpreadTasks.on(DaskNodes.of(client, parts)), SpreadTasks.on(LocalNodes.of(parts))
     B = np.eye(DIM)[:, :RANK]
-    return float(np.median(_seconds(there, B, 40)) - np.median(_seconds(here, B, 40)))
+    held = [client.submit(Shard, InMemory(part), k, pure=False) for k, part in enumerate(parts)]
+
+    def as_tasks() -> None:
+        homes = list(client.nthreads())
+        futures = [
+            client.submit(_echo, shard, B, workers=[home], pure=False)
+            for shard, home in zip(held, homes, strict=True)
+        ]
+        client.gather(futures)
+
+    found = [
+        (*_unit_costs(client, lambda: there.least_squares(B)), *_unit_costs(client, as_tasks))
+        for _ in range(rounds)
+    ]
+    pass_itself = float(np.median(_seconds(here, B, 40)))
+    medians = np.median(found, axis=0) - [pass_itself, 0, pass_itself / 2, 0, 0, 0]
+    return Overhead(*medians.tolist())
+
+
+def _echo(_: Shard, B: Any) -> tuple[Any, Any]:
+    return B + 1, B[:RANK] + 1
+
+
+def _unit_costs(
+    client: Client, function: Callable[[], object], n: int = 20
+) -> tuple[float, float, float]:
+    """Return the median wall time, and the CPU times here and in a worker, per call."""
+    function()
+    before, begin, times = client.run(time.process_time), time.process_time(), []
+    for _ in range(n):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    driver, after = time.process_time() - begin, client.run(time.process_time)
+    worker = float(np.mean([after[one] - before[one] for one in before]))
+    return float(np.median(times)), driver / n, worker / n
 
 
 class Made(NamedTuple):
@@ -144,7 +189,7 @@ def _seconds(tasks: SpreadTasks, B: np.ndarray[Any, np.dtype[np.float64]], n: in
 def products_needed(d: int) -> int:
     """Return how many products with one vector find the basis of ``MethodOfMoments`` to 1e-12.
 
-    Each would be a pass over all rows; sending the (d, d) matrix once takes one.
+    Each would be sent and brought; the lower triangle of the matrix is brought once, in pieces.
     """
     rng, count = np.random.default_rng(0), [0]
     Phi = rng.standard_normal((8 * d, d))
@@ -162,16 +207,17 @@ def products_needed(d: int) -> int:
 
 
 def _bytes() -> tuple[list[Table], list[Target]]:
-    iterative: dict[str, Estimator] = {
-        "altgdmin": AltGDMin(rank=RANK, iterations=30, tolerance=0),
-        "lowrank": LowRank(rank=RANK),
+    estimators: dict[str, tuple[Estimator, int]] = {  # with the columns of their bases
+        "altgdmin": (AltGDMin(rank=RANK, iterations=30, tolerance=0), RANK),
+        "lowrank": (LowRank(rank=RANK), RANK),
+        "moments": (MethodOfMoments(rank=RANK), RANK),
+        "pooled": (Pooled(), 1),
     }
-    direct: dict[str, Estimator] = {"moments": MethodOfMoments(rank=RANK), "pooled": Pooled()}
     with cluster(2) as client:
         client.run(_count_bytes)
         found = {
             name: [bytes_per_call(client, one, T) for T in TASKS]
-            for name, one in {**iterative, **direct}.items()
+            for name, (one, _) in estimators.items()
         }
         extra = overhead(client)
     table = Table(
@@ -179,31 +225,66 @@ def _bytes() -> tuple[list[Table], list[Target]]:
         columns=("", *(f"T = {2 * T}, {word}" for T in TASKS for word in ("median", "most"))),
         rows=[(name, *(n for pair in pairs for n in pair)) for name, pairs in found.items()],
     )
-    once = Table(
-        title="Moments: passes over the rows if products were sent, not the (d, d) matrix once",
-        columns=("d", "products", "kB in all", "the matrix, kB"),
-        rows=[
-            (d, n := products_needed(d), n * 16 * d / 1e3, 8 * d * d / 1e3) for d in (50, 200, 500)
-        ],
-    )
     targets = [
-        Target(
-            name=f"bytes per iteration, {name}",
-            measured=max(median for median, _ in found[name]),
-            at_most=BOUND,
-        )
-        for name in iterative
-    ]
-    targets += [
         Target(
             name=f"bytes of the largest call, {name}",
             measured=max(most for _, most in found[name]),
-            at_most=1.05 * (8 * DIM**2 + 16 * DIM * RANK) + 5000,
+            at_most=bound(r),
         )
-        for name in direct
+        for name, (_, r) in estimators.items()
     ]
-    targets.append(Target(name="overhead of a call", measured=1e3 * extra, at_most=25, unit=" ms"))
-    return [table, once], targets
+    targets += [
+        Target(name="overhead of a call", measured=1e3 * extra.wall, at_most=25, unit=" ms"),
+        Target(
+            name="CPU of a call here, over that of tasks",
+            measured=extra.driver / extra.task_driver,
+            at_most=0.5,
+        ),
+    ]
+    return [table, _in_pieces(), _overheads(extra)], targets
+
+
+def bound(r: int) -> float:
+    """Return the most bytes in and out of a node per call of a fit with r columns."""
+    return 1.05 * (16 * DIM * r + 8 * r**2) + 5000
+
+
+def _in_pieces() -> Table:
+    return Table(
+        title="Moments: half of the (d, d) matrix in pieces, or products of it with vectors",
+        columns=("d", "pieces", "kB in all", "products", "kB in all"),
+        rows=[
+            (d, pieces(d), 4 * d * (d + 1) / 1e3, n := products_needed(d), n * 16 * d / 1e3)
+            for d in (50, 200, 500)
+        ],
+    )
+
+
+def pieces(d: int) -> int:
+    """Return how many calls bring a symmetric (d, d) matrix, counted."""
+    calls = [0]
+
+    class Counting(LocalNodes):
+        def call(self, function: Callable[..., Any], *arguments: object) -> Sequence[Any]:
+            calls[0] += 1
+            return super().call(function, *arguments)
+
+    tasks = SpreadTasks.on(Counting.of([TaskRows.from_arrays(np.ones((1, d)), [1.0], [0])]))
+    tasks.limit_messages(RANK)
+    calls[0] = 0
+    tasks.gram()
+    return calls[0]
+
+
+def _overheads(extra: Overhead) -> Table:
+    return Table(
+        title="A call on two workers beyond the pass itself, ms: medians",
+        columns=("", "wall", "CPU of client and scheduler", "CPU of a worker"),
+        rows=[
+            ("a call", *(1e3 * one for one in extra[:3])),
+            ("a task per shard, same bytes", *(1e3 * one for one in extra[3:])),
+        ],
+    )
 
 
 def _faults() -> tuple[list[Table], list[Target], list[str]]:

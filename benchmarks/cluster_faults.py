@@ -104,13 +104,15 @@ def _trials(
     """Return the extra seconds of fits in which something happens, each at another call."""
     parts = [rows(200, 200 * k) for k in range(2)]
     expected = _theta(ESTIMATOR.fit(SpreadTasks.on(LocalNodes.of(parts))))
-    usual = [_trial(client, parts, 0, lambda _: None)[0] for _ in range(3)]
-    found = []
+    _trial(client, parts, 0, lambda _: None)
+    extra, same = [], 0
     for number, happens in enumerate(happenings):
         client.wait_for_workers(n_workers, timeout=300)
-        found.append(_trial(client, parts, 3 + 2 * number % 17, happens))
-    same = sum(theta == expected for _, theta in found)
-    return Fault(same, len(found), [seconds - float(np.median(usual)) for seconds, _ in found])
+        usual, _ = _trial(client, parts, 0, lambda _: None)  # right before: the load changes
+        seconds, theta = _trial(client, parts, 3 + 2 * number % 17, happens)
+        extra.append(seconds - usual)
+        same += theta == expected
+    return Fault(same, len(extra), extra)
 
 
 def _kill(client: Client, workers: Sequence[str]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,9 @@ from cobandits.policies.shared.empirical_bayes.rows import BlockRows
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.reduced import affordable_directions
 from cobandits.policies.shared.row_store import RowStore
+from cobandits.sharded import ShardedShared
+from cobandits.sharded.head import Head
+from cobandits.sharded.heads import LocalHeads
 
 __all__ = ["Costs", "Fleet", "errors_by_sample", "measured_costs", "section", "waits"]
 
@@ -28,7 +33,7 @@ Doubles = NDArray[np.float64]
 
 D, R, ROWS, NOISE = 200, 8, 10, 0.1
 SHARED = Hyperparameters(shared=True)
-SAMPLES = (1000, 3000, 10_000)
+SAMPLES = (1000, 2000, 3000, 10_000, 30_000, 100_000)
 FRESH = 500  # tasks that a prior was not learned from
 SHARD = 100_000  # tasks of a shard: posteriors have as many directions as there is memory for
 MEMORY = 64e9  # bytes of a machine
@@ -145,6 +150,48 @@ def _error(prior: FittedPrior, fresh: RowStore, Theta: Doubles) -> float:
     return float(np.linalg.norm(found - Theta) / np.linalg.norm(Theta))
 
 
+# ---- what passes between shards
+
+
+class Listening(LocalHeads):
+    """Shards that count their calls, and the bytes in and out of one of them."""
+
+    def __init__(self, heads: Sequence[Head]) -> None:
+        super().__init__(heads)
+        self.calls: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()
+
+    def each(self, method: str, arguments: Sequence[tuple[Any, ...] | None]) -> list[Any]:
+        found = super().each(method, arguments)
+        self.calls[method] += 1
+        self.passed[method] += len(pickle.dumps((arguments[0], found[0])))
+        return found
+
+
+def refit_traffic(T: int = 400, rounds: int = ROWS) -> list[tuple[str, int, float]]:
+    """Return the calls of the last refit of a policy, and kB of each at a shard, by method."""
+    heads = Listening.start(2, {"dim": D, "explore": "needed", "floor": 0.0, "labels": False})
+    policy, rng = ShardedShared(dim=D, shards=heads), np.random.default_rng(5)
+    B, W, everyone = basis(), weights(T, 5), np.arange(T)
+    last: list[tuple[str, int, float]] = []
+    for _ in range(rounds):
+        heads.calls.clear()
+        heads.passed.clear()
+        arms = rng.standard_normal((T, 5, D))
+        decided = policy.decide(everyone, arms, rng)
+        chosen = arms[everyone, decided.chosen]
+        rewards = np.einsum("td,dr,tr->t", chosen, B, W) + NOISE * rng.standard_normal(T)
+        policy.learn(everyone, arms, decided, rewards)
+        if heads.calls["stage"]:
+            own = {"stage", "answer", "learn_rows"}  # these have rewards and arms in them
+            last = [
+                (name, n, heads.passed[name] / n / 1e3)
+                for name, n in sorted(heads.calls.items())
+                if name not in own
+            ]
+    return last
+
+
 # ---- the fleet
 
 
@@ -232,6 +279,11 @@ def section() -> Section:
                 title="Relative error of fresh tasks by the tasks that a prior is learned from",
                 columns=tuple(errors),
                 rows=[tuple(errors.values())],
+            ),
+            Table(
+                title=f"Calls of a refit, and kB of each in and out of a shard, d = {D}, r = {R}",
+                columns=("", "calls", "kB of a call"),
+                rows=refit_traffic(),
             ),
             Table(
                 title="What all tasks take: state, machines of 64 GB, core-seconds",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cobandits.tasks import TaskRows
-from cobandits.tasks.columns import Nodes
+from cobandits.tasks.driver import Nodes
 
 
 def shards(tasks: TaskRows, n: int, *, empty: bool = True) -> list[TaskRows]:
@@ -33,10 +33,13 @@ def between(tasks: TaskRows, first: int, last: int) -> TaskRows:
 
 
 class Spy:
-    """Nodes that fail if a call sends a node more than ``out`` bytes, or brings ``back`` more."""
+    """Nodes that fail if a call sends a node more than ``out`` bytes, or brings ``back`` more.
 
-    def __init__(self, nodes: Nodes, out: int, back: int) -> None:
-        self._nodes, self._out, self.back = nodes, out, back
+    Or if it does ``both`` with more bytes in all.
+    """
+
+    def __init__(self, nodes: Nodes, out: int, back: int, both: float = np.inf) -> None:
+        self._nodes, self._out, self.back, self._both = nodes, out, back, both
 
     def call(self, function: Callable[..., Any], *arguments: object) -> Sequence[Any]:
         sent = len(pickle.dumps(arguments))
@@ -45,4 +48,5 @@ class Spy:
         for result in results:
             brought = len(pickle.dumps(result))
             assert brought <= self.back, f"a node sent {brought} bytes"
+            assert sent + brought <= self._both, f"{sent} + {brought} bytes in one call"
         return results

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 import dask.dataframe
@@ -26,6 +27,7 @@ from cobandits.estimators import Estimator, LowRank
 from cobandits.lab import Record, Simulation, Workers, run_all
 from cobandits.spread_estimate import SpreadEstimate
 from cobandits.tasks import SpreadTasks, TaskRows
+from cobandits.tasks.shards import Block, InMemory, Shard
 from tests.clusters import pid_of
 from tests.commands import Result, command_line
 from tests.sharding import Spy, shards
@@ -123,6 +125,48 @@ def test_what_a_node_cannot_do_is_raised_here(client: Client) -> None:
     nodes = DaskNodes.of(client, shards(drawn(d=6, T=4, n=3).tasks, 1))
     with pytest.raises(ZeroDivisionError):
         nodes.call(divided)
+
+
+def test_a_file_that_a_node_lacks_is_no_lost_worker(client: Client) -> None:
+    nodes = DaskNodes.of(client, shards(drawn(d=6, T=4, n=3).tasks, 1))
+    with pytest.raises(ClusterError, match=r"worker tcp.* failed: .*no-such-file"):
+        nodes.call(opened)
+
+
+def opened(_: object) -> bytes:
+    return Path("no-such-file").read_bytes()
+
+
+class Slow(NamedTuple):
+    """A recipe that notes in a file each time that a shard is made of it, and takes long."""
+
+    tasks: TaskRows
+    note: str
+
+    def blocks(self) -> Sequence[Block]:
+        with Path(self.note).open("a") as file:
+            file.write("made\n")
+        time.sleep(1.5)
+        return [InMemory(self.tasks)]
+
+
+def test_a_shard_that_is_lost_is_made_again_once_and_the_others_are_not_asked_twice(
+    client: Client, tmp_path: Path
+) -> None:
+    parts = shards(drawn(d=6, T=4, n=3).tasks, 2, empty=False)
+    notes = [str(tmp_path / name) for name in ("first", "second", "calls")]
+    nodes = DaskNodes(client, [Slow(part, note) for part, note in zip(parts, notes, strict=False)])
+    nodes.call(where)
+    os.kill(pid_of(client, nodes.homes[0]), signal.SIGKILL)
+    assert len(set(nodes.call(called, notes[2]))) == 1  # both on the worker that is left
+    assert [Path(note).read_text().count("made") for note in notes] == [2, 1, 0]
+    assert Path(notes[2]).read_text().split() == ["1", "0"]
+
+
+def called(shard: Shard, note: str) -> int:
+    with Path(note).open("a") as file:
+        file.write(f"{shard.number}\n")
+    return os.getpid()
 
 
 def divided(_: object) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gc
 import pickle
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import polars
@@ -108,6 +109,62 @@ def test_nothing_that_grows_with_the_tasks_leaves_a_shard(case: str) -> None:
         gathered(found)
 
 
+@pytest.mark.parametrize("name", ["altgdmin", "lowrank", "moments", "pooled"])
+def test_no_call_moves_more_than_an_iteration_does(name: str) -> None:
+    """Beside 16 d r + 8 r^2 there are 4 kB for the program; a (d, d) matrix would be 29 kB."""
+    d, r = 60, 1 if name == "pooled" else RANK
+    parts = shards(drawn(d=d, T=300, r=RANK, n=9, noise=0.1).tasks, 3)
+    most = 1.05 * (16 * d * r + 8 * r**2) + 4000
+    spy = Spy(LocalNodes.of(parts), out=10**6, back=10**6, both=most)
+    found = make(name, RANK, iterations=3).fit(SpreadTasks.on(spy), rng=0)
+    assert found.status.message
+
+
+class Forgetful(LocalNodes):
+    """Nodes of which one is made again from its recipe before a call."""
+
+    left = 0
+
+    def call(self, function: Callable[..., Any], *arguments: object) -> Sequence[Any]:
+        self.left -= 1
+        if self.left == 0:
+            self._shards[2] = pickle.loads(pickle.dumps(self._shards[2]))
+        return super().call(function, *arguments)
+
+
+@pytest.mark.parametrize("lost_at", [0, 1, 2, 3])
+def test_a_matrix_in_pieces_has_the_bits_of_the_whole(lost_at: int) -> None:
+    """Though a node is lost on the way, before any piece."""
+    parts = shards(drawn(d=40, T=30, r=RANK, n=9).tasks, 3)
+    nodes = Forgetful([InMemory(part) for part in parts])
+    over = SpreadTasks.on(nodes)
+    over.limit_messages(1)  # pieces of 208 numbers, 820 in a triangle
+    nodes.left = lost_at
+    whole = parts[0].gram() + parts[2].gram()
+    assert over.gram().tobytes() == whole.tobytes()
+    columns = cast("Columns", over.moments())
+    plain = [part.moments() for part in (parts[0], parts[2])]
+    nodes.left = lost_at
+    other = columns.over_tasks(cast("Columns", columns + 1.0))  # 1600 numbers, all of them
+    expected = sum(M @ (M + 1.0).T for M in plain)
+    assert other.tobytes() == np.asarray(expected).tobytes()
+    assert nodes.left <= lost_at - 3  # there were several calls
+
+
+def test_a_factor_of_columns_stays_here() -> None:
+    """Products are taken from the left, so that a (d, d) factor is never sent."""
+    tasks = drawn(d=40, T=30, r=RANK, n=9).tasks
+    rng = np.random.default_rng(0)
+    S, Q = rng.standard_normal((40, 40)), rng.standard_normal((40, 5))
+    over = SpreadTasks.on(Spy(LocalNodes.of(shards(tasks, 3)), out=4000, back=4000))
+    over.limit_messages(2)
+    M, X = S @ over.moments(), S @ tasks.moments()
+    np.testing.assert_allclose(M @ (M.T @ Q), X @ (X.T @ Q), rtol=1e-9)
+    np.testing.assert_allclose(M @ M.T, X @ X.T, rtol=1e-9, atol=1e-9 * np.abs(X @ X.T).max())
+    P = Q.T @ M
+    np.testing.assert_allclose(P @ P.T, Q.T @ X @ X.T @ Q, rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", ["lowrank", "altgd", "tracenorm"])
 def test_a_start_goes_on_where_it_was(name: str) -> None:
     tasks = problem_of()
@@ -157,6 +214,33 @@ def test_an_estimate_stays_on_its_nodes(tmp_path: Path) -> None:
     loaded = SpreadEstimate.load(tmp_path / "fit")
     np.testing.assert_allclose(loaded.theta_of(tasks.labels), plain.theta, rtol=0, atol=1e-10)
     assert loaded.status == plain.status
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_rows_are_predicted_where_they_are(on_disk: bool, tmp_path: Path) -> None:
+    tasks = problem_of()
+    paths = written(tasks, tmp_path / "rows", 4)
+    files = parquet_shards(paths, 2, task="who", reward="y")
+    recipes = [OnDisk(one, str(tmp_path)) if on_disk else one for one in files]
+    over = SpreadTasks.on(Spy(LocalNodes(recipes), out=4000, back=1500))
+    found = CASES["lowrank"].fit(over, rng=0)
+    assert isinstance(found, SpreadEstimate)
+    found.predict_there(tmp_path / "there")
+    table = polars.read_parquet(sorted((tmp_path / "there").glob("predictions-*.parquet")))
+    labels = [f"task {tasks.labels[t]}" for t in tasks.owners]
+    assert table["task"].to_list() == labels
+    np.testing.assert_array_equal(table["reward"], tasks.rewards)
+    plain = CASES["lowrank"].fit(tasks, rng=0).predict(tasks.rows, tasks.owners)
+    np.testing.assert_allclose(table["prediction"], plain, rtol=1e-9, atol=1e-9)
+    held_out = next(iter(over.cross_validation(4, np.random.default_rng(0))))[1]
+    found.predict_there(tmp_path / "fold", held_out)
+    fold = polars.read_parquet(sorted((tmp_path / "fold").glob("*.parquet")))
+    assert len(fold) == held_out.n_rows
+    assert set(zip(fold["reward"], fold["prediction"], strict=True)) <= set(
+        zip(table["reward"], table["prediction"], strict=True)
+    )
+    with pytest.raises(DataError, match="other nodes"):
+        found.predict_there(tmp_path, spread(tasks, 2))
 
 
 def test_columns_refuse_what_would_bring_them_here() -> None:

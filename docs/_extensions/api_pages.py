@@ -54,6 +54,7 @@ GROUPS = {
         "cobandits.tasks.sources",
         "cobandits.tasks.scratch",
         "cobandits.tasks.columns",
+        "cobandits.tasks.driver",
         "cobandits.spread_estimate",
     ),
     "Experiments and pictures": (

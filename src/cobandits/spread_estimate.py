@@ -15,7 +15,7 @@ from cobandits.errors import DataError
 from cobandits.estimate import Estimate, check_finite_factor
 from cobandits.frames import Frame, read_frame
 from cobandits.linalg import triangle
-from cobandits.tasks import SpreadTasks, TaskData
+from cobandits.tasks import SpreadTasks, TaskData, node_side
 from cobandits.tasks.columns import Columns
 
 __all__ = ["SpreadEstimate"]
@@ -28,8 +28,8 @@ class SpreadEstimate(Estimate):
     """A shared basis, and weights per task that stay where the tasks are.
 
     ``weights`` and ``theta`` are :class:`~cobandits.tasks.columns.Columns`; ``labels`` is
-    empty. :meth:`only` brings some tasks here, :meth:`gather` all of them, and :meth:`save`
-    has each node write its own.
+    empty. :meth:`only` brings some tasks here, :meth:`gather` all of them; :meth:`save` and
+    :meth:`predict_there` have each node write its own.
 
     >>> from cobandits.cluster.local import LocalNodes
     >>> from cobandits.environments import Synthetic
@@ -80,6 +80,18 @@ class SpreadEstimate(Estimate):
         weights[:, ~known] = (self.weights.sum(axis=1) / self.tasks.n_tasks)[:, None]
         return self._with(different, weights).predict(features, labels)
 
+    def predict_there(self, path: str | Path, tasks: SpreadTasks | None = None) -> None:
+        """Have each node predict its own rows, and write them to the directory ``path``.
+
+        A Parquet file per shard or block, with the columns ``task``, ``reward`` and
+        ``prediction``. The nodes must share the directory. The rows are those that were fitted,
+        or other ``tasks`` with them, such as a fold of a cross-validation.
+        """
+        over = self.tasks if tasks is None else tasks
+        self.theta_for(over)  # refuses tasks on other nodes
+        Path(path).mkdir(parents=True, exist_ok=True)
+        over.write(path, node_side.predicted, self._columns, self.basis)
+
     def theta_of(self, labels: Sequence[Hashable]) -> Floats:
         """Return theta for ``labels``, (d, len(labels)); zero for labels that were not fitted."""
         return self.basis @ self.tasks.taken(labels, self._columns)[0]
@@ -96,7 +108,7 @@ class SpreadEstimate(Estimate):
         The nodes must share the directory. The basis and the status are in ``basis.npz``.
         """
         Path(path).mkdir(parents=True, exist_ok=True)
-        self.tasks.write_columns(path, self._columns)
+        self.tasks.write(path, node_side.written, self._columns)
         self._with((), np.empty((self.rank, 0))).save(Path(path) / "basis.npz")
 
     @classmethod

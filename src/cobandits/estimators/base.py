@@ -126,6 +126,8 @@ class Estimator(ABC):
         """
         self._check(tasks)
         check_truth(truth, tasks)
+        known = getattr(self, "rank", None)
+        tasks.limit_messages(known if isinstance(known, int) else None)
         history = HistoryWriter(getattr(self, "iterations", 1), truth, progress)
         found = self._fit(tasks, start, rng, history)
         rank = found.basis.shape[1] if hasattr(self, "rank") else None

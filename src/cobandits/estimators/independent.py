@@ -111,6 +111,7 @@ class Pooled(Estimator):
     def _fit(
         self, tasks: TaskData, start: Estimate | None, rng: RandomSource, history: HistoryWriter
     ) -> Solution:
+        tasks.limit_messages(1)
         B, length = factor(_pooled(tasks, self.ridge))  # (d, 1), (1, 1)
         W = tasks.repeated(length[:, 0])
         cost = _cost(tasks, B @ W, B @ length, self.ridge)

@@ -88,6 +88,12 @@ class TaskData(ABC):
     def rounding(self) -> float:
         """The total squared error below which a fit is exact up to rounding."""
 
+    def limit_messages(self, rank: int | None) -> None:  # noqa: B027, nothing is sent here
+        """Have nodes, if there are any, send no more at once than an iteration of this rank does.
+
+        None if the rank is not known yet.
+        """
+
     # ---- what estimators compute with
 
     @abstractmethod

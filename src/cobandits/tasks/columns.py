@@ -2,97 +2,19 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from cobandits.errors import DataError
 from cobandits.tasks.checks import Floats
-from cobandits.tasks.programs import (
-    Expression,
-    Merge,
-    Output,
-    added,
-    compiled_program,
-    merged,
-    restacked,
-)
-from cobandits.tasks.shards import MISSING, run
+from cobandits.tasks.driver import Driver
+from cobandits.tasks.programs import Expression, Output, added, restacked
 
-__all__ = ["Columns", "Driver", "Nodes"]
+__all__ = ["Columns"]
 
 Sources = tuple["Columns", ...]
-
-_SHALLOW = 2  # kept columns upon others; deeper ones take too many passes to be computed again
-
-
-class Nodes(Protocol):
-    """Several shards of data, each somewhere: all that an engine must offer."""
-
-    def call(self, function: Callable[..., Any], *arguments: object) -> Sequence[Any]:
-        """Return ``function(shard, *arguments)`` of every shard, in the order of the shards."""
-
-
-class Driver:
-    """Has nodes evaluate expressions, and knows which values they remember."""
-
-    def __init__(self, nodes: Nodes) -> None:
-        self.nodes = nodes
-        self._held: dict[int, bool] = {}  # tokens to remember, and whether all nodes do
-        self._pending: dict[int, tuple[Expression, Sources]] = {}  # to compute with the next call
-        self._optional: set[int] = set()  # whose definition is always sent
-        self._forget: list[int] = []
-
-    def evaluate(self, *outputs: Output) -> list[Any]:
-        """Return the value of each output over all nodes, in one call where nothing was lost."""
-        pending = [expression for expression, _ in self._pending.values()]
-        forget = tuple(self._forget)
-        while True:
-            program = compiled_program(outputs, pending, self._held, self._optional, forget)
-            answers = self.nodes.call(run, program)
-            if MISSING not in answers:
-                break
-            self._held = dict.fromkeys(self._held, False)  # a node was lost: send definitions
-        del self._forget[: len(forget)]
-        for token in program.remember & self._held.keys():
-            self._held[token] = token not in self._optional
-            self._pending.pop(token, None)
-        parts = [answer for answer in answers if answer is not None]
-        if not parts:
-            raise DataError("there are no tasks on any node; give at least one row")
-        return merged(parts, [output.merge for output in outputs])
-
-    def value(self, merge: Merge, function: Callable[..., Any], *arguments: object) -> Any:
-        """Return ``function`` of every node's own arguments, merged."""
-        return self.evaluate(Output(Expression(function, *arguments), merge))[0]
-
-    def keep(self, columns: Columns) -> Columns:
-        """Have nodes compute ``columns`` with the next call and remember them while they live."""
-        token = columns.expression.token
-        if token not in self._held:
-            self._held[token] = False
-            columns.depth = 1 + max((source.depth for source in columns.sources), default=0)
-            if columns.depth <= _SHALLOW:
-                self._optional.add(token)
-            self._pending[token] = columns.expression, columns.sources
-            columns.sources, columns.is_kept = (), True
-            weakref.finalize(columns, self._drop, token)
-        return columns
-
-    def remember(self, owner: object, expression: Expression) -> None:
-        """Have nodes remember a value, if they have room for it, while ``owner`` lives."""
-        self._held[expression.token] = False
-        self._optional.add(expression.token)
-        weakref.finalize(owner, self._drop, expression.token)
-
-    def _drop(self, token: int) -> None:
-        self._held.pop(token)
-        self._optional.discard(token)
-        self._pending.pop(token, None)
-        self._forget.append(token)
 
 
 class Columns(np.lib.mixins.NDArrayOperatorsMixin):
@@ -112,6 +34,7 @@ class Columns(np.lib.mixins.NDArrayOperatorsMixin):
     ) -> None:
         self.driver, self.shape = driver, shape
         self.is_kept, self.depth = False, 0  # how many kept columns one upon the other
+        self.factors: tuple[Floats, Columns] | None = None  # whose product this is
         columns = [one for one in arguments if isinstance(one, Columns)]
         plain = (one.expression if isinstance(one, Columns) else one for one in arguments)
         self.expression: Expression = Expression(function, *plain)
@@ -121,6 +44,10 @@ class Columns(np.lib.mixins.NDArrayOperatorsMixin):
     def anchors(self) -> Sources:
         """The columns that nodes must remember to evaluate this: itself, if it is kept."""
         return (self,) if self.is_kept else self.sources
+
+    def settle(self) -> None:
+        """Note that nodes remember these columns, and let go of what they are made of."""
+        self.sources, self.factors, self.is_kept = (), None, True
 
     @property
     def ndim(self) -> int:
@@ -193,12 +120,49 @@ class Columns(np.lib.mixins.NDArrayOperatorsMixin):
         return NotImplemented
 
     def times(self, left: NDArray[Any]) -> Columns:
-        """Return ``left @ self`` for an array (k,) or (m, k)."""
-        return Columns(self.driver, (*left.shape[:-1], self.shape[-1]), np.matmul, left, self)
+        """Return ``left @ self`` for an array (k,) or (m, k).
+
+        The product of two arrays of this process and columns is computed from the left.
+        """
+        if self._tall is not None:
+            factor, base = self._tall
+            return base.times(left @ factor)
+        product = Columns(self.driver, (*left.shape[:-1], self.shape[-1]), np.matmul, left, self)
+        if left.ndim == 2:
+            product.factors = left, self
+        return product
 
     def over_tasks(self, other: Columns) -> Any:
-        """Return ``self @ other.T``, a sum over tasks."""
-        return self.driver.value(added, _over_tasks, self.expression, other.expression)
+        """Return ``self @ other.T``, a sum over tasks; nodes send no more at once than in a fit.
+
+        What can be multiplied here is: a (d, d) factor is not sent, and many columns are asked
+        for in turn.
+        """
+        if self._tall is not None:
+            factor, base = self._tall
+            if other is self:
+                return factor @ base.over_tasks(base) @ factor.T
+            return factor @ base.over_tasks(other)
+        width = self.driver.width
+        if other.factors is not None and len(other.factors[0]) > width:
+            left, base = other.factors
+            if other is self:
+                return left @ base.over_tasks(self)
+            parts = [left[k : k + width] for k in range(0, len(left), width)]
+            return np.concatenate([self.over_tasks(base.times(part)) for part in parts], axis=-1)
+        shape = (*self.shape[:-1], *other.shape[:-1])
+        product = Expression(_over_tasks, self.expression, other.expression)
+        if len(shape) == 2 and min(shape) > 2 * width:
+            return self.driver.matrix(shape, product, symmetric=other is self)[0]
+        return self.driver.evaluate(Output(product, added))[0]
+
+    @property
+    def _tall(self) -> tuple[Floats, Columns] | None:
+        """The factors of a product that nodes do not hold, if the first is not the smaller."""
+        if self.factors is None:
+            return None
+        m, k = self.factors[0].shape
+        return self.factors if m >= k else None
 
 
 class Transposed:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cobandits.errors import DataError
 from cobandits.files import write_whole
 from cobandits.frames import parquet_bytes
 from cobandits.tasks.checks import Codes, Floats
@@ -26,6 +27,7 @@ __all__ = [
     "item",
     "joined",
     "labels",
+    "predicted",
     "rows_here",
     "scatter",
     "selected",
@@ -117,9 +119,24 @@ def taken(tasks: HeldTasks, columns: Floats, wanted: tuple[Hashable, ...]) -> tu
 def written(place: Place, tasks: HeldTasks, columns: Floats, path: str) -> int:
     """Write a Parquet file with a row per task here: its label, and its column."""
     named = {f"weight_{k}": row for k, row in enumerate(columns)}
-    to = Path(path) / f"part-{place.shard:05d}-{place.block:05d}.parquet"
-    write_whole(to, parquet_bytes({"task": list(tasks.labels), **named}))
+    _write(place, path, "part", {"task": list(tasks.labels), **named})
     return tasks.n_tasks
+
+
+def predicted(place: Place, tasks: HeldTasks, weights: Floats, path: str, B: Floats) -> int:
+    """Write a Parquet file with the task, the reward and the prediction of every row here."""
+    if not isinstance(tasks, TaskRows):
+        raise DataError("a prediction needs rows, and statistics have none; give rows")
+    values = np.einsum("nr,nr->n", tasks.rows @ B, weights.T[tasks.owners])
+    named = [tasks.labels[t] for t in tasks.owners]
+    table = {"task": named, "reward": tasks.rewards, "prediction": values}
+    _write(place, path, "predictions", table)
+    return tasks.n_rows
+
+
+def _write(place: Place, path: str, name: str, table: Mapping[str, Any]) -> None:
+    to = Path(path) / f"{name}-{place.shard:05d}-{place.block:05d}.parquet"
+    write_whole(to, parquet_bytes(dict(table)))
 
 
 def skip(rng: np.random.Generator, n: int) -> None:

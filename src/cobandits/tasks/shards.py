@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 import heapq
 import itertools
+import threading
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from cobandits.errors import DataError
+from cobandits.tasks.checks import Floats
 from cobandits.tasks.held import HeldTasks
 from cobandits.tasks.programs import Place, Program, executed, merged
 
@@ -17,11 +21,15 @@ __all__ = [
     "Block",
     "Facts",
     "InMemory",
+    "Piece",
     "Recipe",
     "Shard",
     "check_apart",
     "facts",
+    "next_piece",
     "run",
+    "run_for_piece",
+    "unpacked",
 ]
 
 MISSING = "a value that should be known is missing"
@@ -79,6 +87,8 @@ class Shard:
         self._recipe, self.number = recipe, number
         self.blocks = recipe.blocks()
         self.memories: list[dict[int, Any]] = [{} for _ in self.blocks]
+        self.held: tuple[int, Floats | None] | None = None  # a matrix that is sent in pieces
+        self.lock = threading.Lock()  # for one call at a time
 
     def __reduce__(self) -> tuple[type[Shard], tuple[Recipe, int]]:
         return Shard, (self._recipe, self.number)
@@ -103,6 +113,51 @@ def run(shard: Shard, program: Program) -> list[Any] | str | None:
             return MISSING
         parts.append(found)
     return merged(parts, [merge for _, merge in program.outputs]) if parts else None
+
+
+class Piece(NamedTuple):
+    """A part of a matrix that a shard holds, by the token of its expression."""
+
+    token: int
+    first: int
+    last: int
+    symmetric: bool  # whether it is a part of the lower triangle
+
+
+def run_for_piece(shard: Shard, program: Program, piece: Piece) -> list[Any] | str | None:
+    """Run a program whose first output is a matrix: hold it, and return a piece in its place."""
+    found = run(shard, program)
+    if isinstance(found, str):
+        return found
+    packed = None if found is None else _packed(found[0], symmetric=piece.symmetric)
+    shard.held = piece.token, packed
+    first = next_piece(shard, piece)
+    return found if found is None or first is None else [*first, *found[1:]]
+
+
+def next_piece(shard: Shard, piece: Piece) -> list[Any] | str | None:
+    """Return a piece of the matrix that the shard holds; let the matrix go after the last."""
+    if shard.held is None or shard.held[0] != piece.token:
+        return MISSING
+    packed = shard.held[1]
+    if packed is None:
+        return None
+    if piece.last >= len(packed):
+        shard.held = None
+    return [packed[piece.first : piece.last]]
+
+
+def _packed(matrix: Floats, *, symmetric: bool) -> Floats:
+    return matrix[np.tril_indices(len(matrix))] if symmetric else matrix.ravel()
+
+
+def unpacked(packed: Floats, shape: Sequence[int], *, symmetric: bool) -> Floats:
+    """Return the matrix whose entries, or whose lower triangle, these are."""
+    if not symmetric:
+        return packed.reshape(shape)
+    matrix, places = np.empty(shape, packed.dtype), np.tril_indices(shape[0])
+    matrix[places] = matrix.T[places] = packed
+    return matrix
 
 
 class Facts(NamedTuple):

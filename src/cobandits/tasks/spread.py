@@ -17,8 +17,9 @@ from cobandits.kernels import Marginal, RidgePenalty
 from cobandits.tasks import node_side
 from cobandits.tasks.base import TaskData
 from cobandits.tasks.checks import Codes, Floats
-from cobandits.tasks.columns import Columns, Driver, Nodes
-from cobandits.tasks.programs import HERE, Expression, added
+from cobandits.tasks.columns import Columns
+from cobandits.tasks.driver import USUAL_WIDTH, Driver, Nodes
+from cobandits.tasks.programs import HERE, Expression, Output, added
 from cobandits.tasks.results import Scatter, TaskFit, TaskMeans
 from cobandits.tasks.shards import Facts, check_apart, facts
 
@@ -100,6 +101,10 @@ class SpreadTasks(TaskData):
         """The total squared error below which a fit is exact up to rounding."""
         return float(self.driver.value(added, node_side.attribute, self._data, "rounding"))
 
+    def limit_messages(self, rank: int | None) -> None:
+        """Have nodes send no more at once than in an iteration with ``rank`` columns."""
+        self.driver.width = USUAL_WIDTH if rank is None else rank
+
     # ---- sums over all tasks
 
     def least_squares(self, B: Floats, ridge: RidgePenalty = 0.0) -> TaskFit:
@@ -120,7 +125,7 @@ class SpreadTasks(TaskData):
 
     def squared_moment(self, largest_square: float = np.inf) -> Floats:
         """Return the sum of ``y^2 phi phi'`` over all rows with y^2 up to the bound, (d, d)."""
-        return self._sum("squared_moment", largest_square)
+        return self._symmetric("squared_moment", largest_square)
 
     def square_sums(self) -> Floats:
         """Return the sum of each feature's squares over all rows, (d,)."""
@@ -128,7 +133,7 @@ class SpreadTasks(TaskData):
 
     def gram(self) -> Floats:
         """Return the sum of ``phi phi'`` over all rows of all tasks, (d, d)."""
-        return self._sum("gram")
+        return self._symmetric("gram")
 
     def marginal(self, variances: Floats) -> Marginal:
         """Return the likelihood's sums if thetas vary; see :class:`cobandits.kernels.Marginal`."""
@@ -144,16 +149,11 @@ class SpreadTasks(TaskData):
     ) -> Scatter:
         """Return the sum of ``v v'`` over every ``every``-th row of all shards."""
         before = {place: first + count for place, count in self._rows_before.items()}
-        total, n_rows, sampled = self.driver.value(
-            added,
-            node_side.scatter,
-            HERE,
-            self._data,
-            _on_nodes(means).expression,
-            every,
-            before,
-            centred,
-        )
+        arguments = _on_nodes(means).expression, every, before, centred
+        found = Expression(node_side.scatter, HERE, self._data, *arguments)
+        parts = [Expression(node_side.item, found, k) for k in range(3)]
+        others = (Output(part, added) for part in parts[1:])
+        total, n_rows, sampled = self._matrix(parts[0], *others)
         return Scatter(total, n_rows, sampled=bool(sampled))
 
     # ---- arrays with a column per task
@@ -206,9 +206,12 @@ class SpreadTasks(TaskData):
         )
         return values, known > 0
 
-    def write_columns(self, path: str | Path, columns: Columns) -> None:
-        """Have each node write its labels and columns, (k, T), to a Parquet file in ``path``."""
-        self.driver.value(added, node_side.written, HERE, self._data, columns.expression, str(path))
+    def write(
+        self, path: str | Path, function: Callable[..., int], columns: Columns, *more: object
+    ) -> None:
+        """Have each node write what ``function`` makes of its columns to a file in ``path``."""
+        own = HERE, self._data, columns.expression
+        self.driver.value(added, function, *own, str(path), *more)
 
     def compact(self) -> SpreadTasks:
         """Return the data in the smaller form, on the nodes: as they are, or as statistics."""
@@ -266,6 +269,14 @@ class SpreadTasks(TaskData):
 
     def _sum(self, name: str, *arguments: object) -> Floats:
         return np.asarray(self.driver.value(added, node_side.called, self._data, name, *arguments))
+
+    def _symmetric(self, name: str, *arguments: object) -> Floats:
+        found = self._matrix(Expression(node_side.called, self._data, name, *arguments))
+        return np.asarray(found[0])
+
+    def _matrix(self, expression: Expression, *others: Output) -> list[Any]:
+        """Return the sum of symmetric (d, d) matrices, and other sums."""
+        return self.driver.matrix((self.dim, self.dim), expression, *others, symmetric=True)
 
     def _by_feature(self, name: str, *arguments: object) -> Floats:
         shape = (self.dim,)
