@@ -98,6 +98,7 @@ def reproduction(
         seconds=75.0,
         jobs=2,
         n_cells=100,
+        n_missing=0,
         n_run=40,
         facts={"cpu": "a processor", "date": "2024-01-01"},
         notes=notes,

@@ -21,7 +21,7 @@ import pytest
 
 from cobandits import datasets
 from cobandits.errors import ConfigurationError
-from cobandits.lab import Record, Reproduction, Simulation, Store, reproduce
+from cobandits.lab import Record, Reproduction, Simulation, Store, report, reproduce
 from cobandits.lab.panels import Scale
 from tests.commands import Run, command_line
 from tests.records import TINY, bits
@@ -118,6 +118,41 @@ def test_a_run_that_is_stopped_keeps_its_cells_and_its_time(tmp_path: Path) -> N
     assert len(stored(tmp_path)) == 3
     assert [one["cells"] for one in json.loads((tmp_path / "runs.json").read_text())] == [3]
     assert run(QUICK, tmp_path).n_run == 10 - 3
+
+
+def stopped_after(cells: int, out: Path) -> None:
+    def stop(done: int, total: int, text: str) -> None:
+        if done == cells:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(PANELS, QUICK, out=out, progress=stop)
+
+
+def test_cells_run_trial_by_trial(tmp_path: Path) -> None:
+    stopped_after(5, tmp_path)
+    assert {record["trial"] for record in stored(tmp_path).values()} == {0}
+
+
+def test_what_is_kept_is_reported_without_a_run(tmp_path: Path, ran: list[str]) -> None:
+    stopped_after(7, tmp_path)  # all of trial 0, and two cells of trial 1
+    n_ran = len(ran)
+    done = reproduce(PANELS, QUICK, out=tmp_path, kept=True)
+    assert len(ran) == n_ran
+    assert done.n_run == 0
+    assert {
+        one["trial"] for lines in done.records.values() for x in lines.values() for one in x
+    } == {0}
+    assert (done.n_cells, done.n_missing) == (5, 5)
+    page = report.write(done, tmp_path).with_suffix(".md").read_text()
+    assert "The run is not finished: 5 of its cells are missing." in page
+    assert run(QUICK, tmp_path).n_missing == 0
+
+
+def test_nothing_kept_is_told(cobandits: Run, tmp_path: Path) -> None:
+    told = cobandits("reproduce", "1a", "--quick", "--kept", "--out", tmp_path)
+    assert told.code == 2
+    assert "no whole trial" in told.err
 
 
 def test_a_full_disk_is_told_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

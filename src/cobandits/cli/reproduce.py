@@ -41,6 +41,10 @@ Trials = Annotated[
     int | None,
     typer.Option(min=1, metavar="INT", help=f"Trials; {_TRIALS} in the paper (MNIST: 10)."),
 ]
+Kept = Annotated[
+    bool,
+    typer.Option("--kept", help="Run nothing: report on the trials that are whole so far."),
+]
 Out = Annotated[
     Path, typer.Option(metavar="DIR", help="Where results, figures and report are kept.")
 ]
@@ -51,6 +55,7 @@ def reproduce(
     *,
     quick: Quick = False,
     trials: Trials = None,
+    kept: Kept = False,
     jobs: Jobs = 1,
     cluster: Cluster = None,
     seed: Seed = 0,
@@ -65,9 +70,8 @@ def reproduce(
         raise ConfigurationError("--quick has its own number of trials; leave out one of the two")
     known = available() | studies.available()
     panels = [pick("panel", name, known) for name in dict.fromkeys(panel or known)]
-    mnist = datasets.is_there("mnist")
     n_trials = trials or (_QUICK_TRIALS if quick else _TRIALS)
-    scale = Scale(trials=n_trials, quick=quick, mnist=mnist, seed=seed)
+    scale = Scale(trials=n_trials, quick=quick, mnist=datasets.is_there("mnist"), seed=seed)
     _tell_of_mnist(panels, scale)
     plot_directory(out)
     with (
@@ -80,12 +84,11 @@ def reproduce(
             scale,
             jobs=workers,
             out=out,
+            kept=kept,
             progress=lambda cells, total, _: bar.update(cells, total),
             stage=bar.stage,
         )
-    page = reports.write(done, out)
-    _summarise(done)
-    print(f"The report: {page}")
+    _summarise(done, reports.write(done, out))
 
 
 def _tell_of_mnist(panels: list[Panel], scale: Scale) -> None:
@@ -106,8 +109,8 @@ def _uses(panel: Panel, scale: Scale, environment: str) -> bool:
     return any(getattr(cell, "environment", "") == environment for line in lines for cell in line)
 
 
-def _summarise(done: Reproduction) -> None:
-    """Print the claims with their verdicts, and how many cells were run."""
+def _summarise(done: Reproduction, page: Path) -> None:
+    """Print the claims with their verdicts, how many cells were run, and where the report is."""
     for note in done.notes:
         print(f"cobandits: {note}", file=sys.stderr)
     table = new_table()
@@ -120,3 +123,4 @@ def _summarise(done: Reproduction) -> None:
         f"\n{done.n_cells} cells, {done.n_run} of them run now; {done.seconds:.0f} s in all runs "
         f"({done.jobs} processes)."
     )
+    print(f"The report: {page}")

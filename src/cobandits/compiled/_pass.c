@@ -22,10 +22,12 @@
 #define TARGET
 #endif
 
+#define GRAMS
 #define REAL double
 #define LANES 4
 #define NAMED(x) x##_f64
 #include "_pass_kernel.h"
+#undef GRAMS
 
 #define REAL float
 #define LANES 8
@@ -36,10 +38,12 @@
 #if X86_LEVELS
 #define TARGET __attribute__((target("arch=x86-64-v4")))
 
+#define GRAMS
 #define REAL double
 #define LANES 8
 #define NAMED(x) x##_f64_wide
 #include "_pass_kernel.h"
+#undef GRAMS
 
 #define REAL float
 #define LANES 16
@@ -118,6 +122,53 @@ done:
     return result;
 }
 
+/* The features of the widest task; -1, with an exception set, where starts, features or the room for matrices are wrong. */
+static long widest_task(const int64_t *starts, const int64_t *index, long n_tasks, long n_index, long dim, long *room) {
+    long widest = 0, wrong = starts[0] != 0 || starts[n_tasks] != n_index;
+    *room = 0;
+    for (long t = 0; t < n_tasks && !wrong; t++) {
+        int64_t width = starts[t + 1] - starts[t];
+        wrong = width < 0 || width % 8 || width > dim + 7;
+        if (width > widest) widest = width;
+        *room += width * (width + 8) / 2;
+    }
+    for (long j = 0; j < n_index && !wrong; j++) wrong = index[j] < -1 || index[j] >= dim;
+    if (!wrong) return widest;
+    PyErr_SetString(PyExc_ValueError, "features of tasks out of range: not in eights, or no feature of B");
+    return -1;
+}
+
+static PyObject *py_gram_least_squares(PyObject *self, PyObject *args) {
+    Py_buffer grams, moments, squares, index, starts, B, W, gradient, costs;
+    long dim, rank, room;
+    double tolerance;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*w*w*w*lld", &grams, &moments, &squares, &index, &starts, &B, &W, &gradient,
+                          &costs, &dim, &rank, &tolerance))
+        return NULL;
+    long n_tasks = starts.len / sizeof(int64_t) - 1, n_index = index.len / sizeof(int64_t);
+    size_t size = sizeof(double);
+    if (!has_length(&moments, n_index, size, "moments") || !has_length(&squares, n_tasks, size, "squares") ||
+        !has_length(&B, product(dim, rank, 1), size, "B") || !has_length(&W, product(n_tasks, rank, 1), size, "W") ||
+        !has_length(&gradient, product(dim, rank, 1), size, "gradient") || !has_length(&costs, n_tasks, size, "costs"))
+        goto done;
+    long widest = widest_task(starts.buf, index.buf, n_tasks, n_index, dim, &room);
+    if (widest < 0 || !has_length(&grams, room, size, "grams")) goto done;
+    void *scratch = scratch_new(((size_t)(2 * rank + 1) * widest + 2 * rank * rank + rank) * size);
+    if (!scratch) goto done;
+    Py_BEGIN_ALLOW_THREADS;
+    PICK(gram_least_squares_f64)(grams.buf, moments.buf, squares.buf, index.buf, starts.buf, n_tasks, dim, rank, B.buf,
+                                 tolerance, W.buf, gradient.buf, costs.buf, widest, scratch);
+    Py_END_ALLOW_THREADS;
+    free(scratch);
+    result = PyLong_FromLong(count_singular(costs.buf, n_tasks));
+done:
+    PyBuffer_Release(&grams), PyBuffer_Release(&moments), PyBuffer_Release(&squares);
+    PyBuffer_Release(&index), PyBuffer_Release(&starts), PyBuffer_Release(&B);
+    PyBuffer_Release(&W), PyBuffer_Release(&gradient), PyBuffer_Release(&costs);
+    return result;
+}
+
 static PyObject *py_residuals(PyObject *self, PyObject *args) {
     Py_buffer rows, rewards, offsets, thetas, G, costs;
     long dim;
@@ -185,6 +236,7 @@ done:
 }
 
 static PyMethodDef methods[] = {
+    {"gram_least_squares", py_gram_least_squares, METH_VARARGS, "As least_squares, from Gram matrices of the features that tasks use."},
     {"least_squares", py_least_squares, METH_VARARGS, "Weights, half gradient and costs in one pass; returns the number of singular tasks."},
     {"pull_backs", py_pull_backs, METH_VARARGS, "Phi'v of every task for several v in one pass."},
     {"residuals", py_residuals, METH_VARARGS, "Phi'(Phi theta - y) and costs in one pass."},

@@ -2,6 +2,21 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+def gram_least_squares(
+    grams: NDArray[Any],
+    moments: NDArray[Any],
+    squares: NDArray[Any],
+    index: NDArray[Any],
+    starts: NDArray[Any],
+    B: NDArray[Any],
+    W: NDArray[Any],
+    gradient: NDArray[Any],
+    costs: NDArray[Any],
+    dim: int,
+    rank: int,
+    tolerance: float,
+    /,
+) -> int: ...
 def least_squares(
     rows: NDArray[Any],
     rewards: NDArray[Any],

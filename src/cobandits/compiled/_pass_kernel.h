@@ -5,6 +5,7 @@
  *   LANES     how many of them are in a vector
  *   NAMED(x)  x with a suffix for type and width
  *   TARGET    for which instruction sets to compile
+ *   GRAMS     where the pass over Gram matrices is needed too
  *
  * A task's rows are read in blocks of four and stay in cache between the product
  * with the basis and the product with the residual, so a pass reads memory about
@@ -242,6 +243,10 @@ TARGET static void NAMED(pull_backs)(const REAL *rows, const REAL *values, long 
     else
         NAMED(pull_backs_of)(0, rows, values, n_values, offsets, n_tasks, dim, out, scratch);
 }
+
+#ifdef GRAMS
+#include "_gram_kernel.h"
+#endif
 
 #undef VEC
 #undef QUAD

@@ -20,13 +20,14 @@ from cobandits.estimators.checks import (
 )
 from cobandits.linalg import largest_eigenvalue, orthonormal, top_left_vectors
 from cobandits.randomness import RandomSource, generator
-from cobandits.tasks import TaskData, TaskFit
+from cobandits.tasks import LeastSquares, TaskData, TaskFit
 
 __all__ = ["AltGDMin", "spectral_start"]
 
 Floats = NDArray[np.floating]
 
 _SMALL = 1e-3  # mean square of features below which a step may be lost in rounding
+_MANY = 100  # iterations from which it pays to prepare the tasks for them
 _RISE = 1e-6  # share of the squared rewards by which the cost may exceed that of the start
 
 
@@ -138,7 +139,7 @@ class AltGDMin(Estimator):
         best, previous = (np.inf, B), float("nan")
         for iteration in range(self.iterations + 1):
             last = iteration == self.iterations
-            fit = (tasks if last else samples.for_weights(iteration)).least_squares(B)
+            fit = samples.for_weights(iteration).least_squares(B)
             cost = fit.cost
             if not (last and self.split):  # the cost on all rows is not comparable
                 history.note(cost, B, fit.weights)
@@ -177,7 +178,9 @@ class AltGDMin(Estimator):
     def _samples(self, tasks: TaskData, rng: RandomSource, *, with_start: bool) -> _Samples:
         """Split the rows into 2 L parts, and one more for the start, if ``split`` is on."""
         if not self.split:
-            return _Samples(tasks=tasks, parts=(), iterations=self.iterations)
+            many = self.iterations >= _MANY
+            passes = tasks.prepared() if many else tasks
+            return _Samples(tasks=tasks, passes=passes, parts=(), iterations=self.iterations)
         n_parts = 2 * self.iterations + with_start
         fewest, needed = int(tasks.counts.min()), n_parts * self.rank
         if fewest < needed:
@@ -187,7 +190,7 @@ class AltGDMin(Estimator):
                 f"{max(0, (fewest // self.rank - with_start) // 2)}, add rows or turn split off"
             )
         parts = tasks.split(n_parts, generator(rng))
-        return _Samples(tasks=tasks, parts=parts, iterations=self.iterations)
+        return _Samples(tasks=tasks, passes=tasks, parts=parts, iterations=self.iterations)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -195,11 +198,13 @@ class _Samples:
     """The rows of each step: all of them, or disjoint parts (Algorithm 1, sample-split)."""
 
     tasks: TaskData
+    passes: LeastSquares  # over all of them
     parts: Sequence[TaskData]  # L for weights, L for gradients, one for the start; or none
     iterations: int
 
-    def for_weights(self, iteration: int) -> TaskData:
-        return self.parts[iteration] if self.parts else self.tasks
+    def for_weights(self, iteration: int) -> LeastSquares:
+        used = self.parts and iteration < self.iterations  # the last is on all rows
+        return self.parts[iteration] if used else self.passes
 
     def for_gradient(self, iteration: int) -> TaskData:
         return self.parts[self.iterations + iteration] if self.parts else self.tasks

@@ -61,7 +61,11 @@ def _content(reproduction: Reproduction) -> dict[str, object]:
         "title": _TITLE,
         "about": _ABOUT,
         "extent": _extent(reproduction),
-        "notices": [*_stand_in(reproduction), *reproduction.notes],
+        "notices": [
+            *_stand_in(reproduction),
+            *_unfinished(reproduction),
+            *reproduction.notes,
+        ],
         "claims": found,
         "tally": _tally(found),
         "method": _METHOD,
@@ -93,9 +97,12 @@ def _extent(reproduction: Reproduction) -> str:
     text = f"{n} of {len(available())} panels, {trials} of each setting"
     if alone := len(reproduction.records) - n:
         text += f", and {alone} of {len(studies.available())} studies"
-    counts = {name: _n_trials(lines) for name, lines in reproduction.records.items()}
-    if fewer := [name for name, count in counts.items() if count < scale.trials]:
-        text += f" ({counts[fewer[0]]} in {', '.join(fewer)})"
+    fewer: dict[int, list[str]] = defaultdict(list)
+    for name, lines in reproduction.records.items():
+        fewer[_n_trials(lines)].append(name)
+    fewer.pop(scale.trials, None)
+    if said := [f"{count} in {', '.join(names)}" for count, names in fewer.items()]:
+        text += f" ({'; '.join(said)})"
     if not scale.quick:
         return f"{text}."
     return (
@@ -122,6 +129,16 @@ def _stand_in(reproduction: Reproduction) -> list[str]:
     return [
         f"MNIST was not there: in {', '.join(panels)} the 8 \N{MULTIPLICATION SIGN} 8 digits "
         "that come with scikit-learn stand in for it, so these panels are not the paper's."
+    ]
+
+
+def _unfinished(reproduction: Reproduction) -> list[str]:
+    """Return a notice on a run that is not finished, if it is not."""
+    if not reproduction.n_missing:
+        return []
+    return [
+        f"The run is not finished: {reproduction.n_missing} of its cells are missing. What is "
+        "shown rests on the trials that are whole; the tables say how many runs a line has."
     ]
 
 

@@ -43,6 +43,7 @@ class Reproduction:
     seconds: float  # of this run and of earlier ones in the same directory
     jobs: int
     n_cells: int  # of all panels
+    n_missing: int  # cells that were planned and are not in the records
     n_run: int  # of these, how many were run now
     facts: Mapping[str, str]  # the machine, the versions and the date
     notes: Sequence[str]  # on damaged files that were set aside
@@ -67,36 +68,35 @@ def reproduce(
     *,
     jobs: Jobs = 1,
     out: Path,
+    kept: bool = False,
     progress: Progress | None = None,
     stage: Callable[[str], None] = lambda _: None,
 ) -> Reproduction:
     """Run the cells of the panels that have no record in ``out`` yet, and draw all panels.
 
-    A cell that several panels need is run once. Records are kept as they come: a run that was
-    interrupted or killed continues where it was.
-
-    Parameters
-    ----------
-    progress
-        Called with the cells done, the cells to run, and the cell that was done.
-    stage
-        Called with the work that begins: running, then drawing.
+    Records are kept as they come: a run that was interrupted or killed continues where it was.
+    With ``kept`` nothing is run: the trials that are whole so far are drawn. ``progress`` is
+    called with the cells done, the cells to run, and the cell that was done; ``stage`` with the
+    work that begins: running, then drawing.
     """
     plan = {panel.name: panel.cells(scale) for panel in panels}
     cells = [cell for lines in plan.values() for line in lines.values() for cell in line]
     with Store(out) as store:
         stage("running")
-        n_run, seconds = _run_missing(store, cells, jobs=jobs, progress=progress)
-        records = _by_panel(plan, store.records())
-    figures = _draw_all(panels, records, scale, out / "figures", stage)
+        wanted = [] if kept else cells
+        n_run, seconds = _run_missing(store, wanted, jobs=jobs, progress=progress)
+        records = _by_panel(plan, store.records(), out)
+    drawn = [panel for panel in panels if panel.name in records]
+    used = {one["identity"] for lines in records.values() for x in lines.values() for one in x}
     return Reproduction(
         scale=scale,
-        panels={panel.name: panel for panel in panels},
+        panels={panel.name: panel for panel in drawn},
         records=records,
-        figures=figures,
+        figures=_draw_all(drawn, records, scale, out / "figures", stage),
         seconds=seconds,
         jobs=_number(jobs),
-        n_cells=len({cell.identity for cell in cells}),
+        n_cells=len(used),
+        n_missing=len({cell.identity for cell in cells} - used),
         n_run=n_run,
         facts=facts(),
         notes=store.notes,
@@ -107,7 +107,7 @@ def _run_missing(
     store: Store, cells: Sequence[Cell], *, jobs: Jobs, progress: Progress | None
 ) -> tuple[int, float]:
     """Run the cells without a record; return their number, and the seconds of all runs so far."""
-    missing = store.missing(cells)
+    missing = _by_trial(store.missing(cells))
     clock = _Clock(store.directory / "runs.json", _number(jobs))
     with clock, contextlib.closing(store.run_all(missing, jobs=jobs)) as results:
         for done, (cell, _) in enumerate(results, 1):
@@ -117,17 +117,46 @@ def _run_missing(
     return len(missing), clock.total
 
 
+def _by_trial(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells trial by trial, and cells of one world in a row.
+
+    So a run in one process that ends early has the same trials of all panels.
+    """
+    return sorted(cells, key=lambda cell: (cell.trial, cell.world))
+
+
 def _number(jobs: Jobs) -> int:
     return jobs.number if isinstance(jobs, Workers) else jobs
 
 
 def _by_panel(
-    plan: Mapping[str, Mapping[str, Sequence[Cell]]], records: Mapping[str, Record]
+    plan: Mapping[str, Mapping[str, Sequence[Cell]]], records: Mapping[str, Record], out: Path
 ) -> dict[str, Series]:
-    return {
-        panel: {name: [records[cell.identity] for cell in line] for name, line in lines.items()}
-        for panel, lines in plan.items()
+    """Return the records of the whole trials of each panel; panels without any are left out."""
+    found = {panel: _of_lines(lines, records) for panel, lines in plan.items()}
+    if not any(found.values()):
+        raise ConfigurationError(f"{out} has no whole trial of these panels; run them first")
+    return {panel: lines for panel, lines in found.items() if lines}
+
+
+def _of_lines(lines: Mapping[str, Sequence[Cell]], records: Mapping[str, Record]) -> Series:
+    """Return the records of each line, in the trials that are whole.
+
+    A trial is whole if all cells are there, of the lines that have all trials.
+    """
+    trials = {name: {cell.trial for cell in line} for name, line in lines.items()}
+    every = set().union(*trials.values())
+    cells = [cell for name, line in lines.items() if trials[name] == every for cell in line]
+    whole = every - {cell.trial for cell in cells if cell.identity not in records}
+    kept = {
+        name: [
+            records[cell.identity]
+            for cell in line
+            if cell.trial in whole and cell.identity in records
+        ]
+        for name, line in lines.items()
     }
+    return {name: line for name, line in kept.items() if line}
 
 
 def _draw_all(

@@ -70,9 +70,15 @@ class PerTask(Policy):
         if len(tasks) and not self._clock.over:
             self._waiting.append((tasks.copy(), rows, rewards.copy()))
         if self._clock.ends_with(tasks):
-            self.posteriors.learn(*map(np.concatenate, zip(*self._waiting, strict=True)))
-            self._waiting = []
+            self._learn_epoch()
         self._clock.count(tasks)
+
+    def _learn_epoch(self) -> None:
+        """Learn what waits, task by task, which is faster: a task's posterior stays in cache."""
+        owners, rows, rewards = map(np.concatenate, zip(*self._waiting, strict=True))
+        order = np.argsort(owners, kind="stable")
+        self.posteriors.learn(owners[order], rows[order], rewards[order])
+        self._waiting = []
 
     def _values(self, tasks: Codes, arms: Floats) -> Floats:
         """Return the expected rewards of the arms, (m, K)."""

@@ -6,9 +6,9 @@ with the number of rows. Estimators take either, as ``TaskData``.
 """
 
 from cobandits.tasks.base import TaskData
-from cobandits.tasks.results import TaskFit
+from cobandits.tasks.results import LeastSquares, TaskFit
 from cobandits.tasks.rows import TaskRows
 from cobandits.tasks.spread import SpreadTasks
 from cobandits.tasks.statistics import TaskStatistics
 
-__all__ = ["SpreadTasks", "TaskData", "TaskFit", "TaskRows", "TaskStatistics"]
+__all__ = ["LeastSquares", "SpreadTasks", "TaskData", "TaskFit", "TaskRows", "TaskStatistics"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cobandits.errors import DataError
 from cobandits.kernels import Marginal, PlainVariances, RidgePenalty, Variances
 from cobandits.tasks.checks import Codes, Floats
-from cobandits.tasks.results import Averages, Scatter, TaskFit, TaskMeans
+from cobandits.tasks.results import Averages, LeastSquares, Scatter, TaskFit, TaskMeans
 
 __all__ = ["TaskData"]
 
@@ -99,6 +99,10 @@ class TaskData(ABC):
     @abstractmethod
     def least_squares(self, B: Floats, ridge: RidgePenalty = 0.0) -> TaskFit:
         """Solve every task in the span of ``B``; see :func:`cobandits.kernels.least_squares`."""
+
+    def prepared(self) -> LeastSquares:
+        """Return what solves :meth:`least_squares` for many bases, in the form that is fastest."""
+        return self
 
     @abstractmethod
     def residuals(self, Theta: Floats) -> tuple[Floats, NDArray[np.float64]]:

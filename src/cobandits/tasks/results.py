@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cobandits.kernels import Fit
 from cobandits.tasks.checks import Codes, Floats
 
-__all__ = ["Averages", "Scatter", "TaskFit", "TaskMeans"]
+__all__ = ["Averages", "LeastSquares", "Scatter", "TaskFit", "TaskMeans"]
 
 
 class TaskFit(NamedTuple):
@@ -28,6 +28,14 @@ class TaskFit(NamedTuple):
         """Add the sums over tasks, which have ``counts`` rows, (T,)."""
         W = fit.weights
         return cls(*fit, cost=float(fit.costs.sum()), weighted=W * counts @ W.T)
+
+
+class LeastSquares(Protocol):
+    """What solves every task in the span of a basis."""
+
+    def least_squares(self, B: Floats) -> TaskFit:
+        """Solve every task in the span of ``B``; see :func:`cobandits.kernels.least_squares`."""
+        ...
 
 
 class TaskMeans(NamedTuple):

@@ -12,7 +12,8 @@ from cobandits import kernels
 from cobandits.tasks.checks import Codes, Floats
 from cobandits.tasks.held import HeldTasks
 from cobandits.tasks.leave_one_out import ridge_errors
-from cobandits.tasks.results import Scatter, TaskFit, TaskMeans
+from cobandits.tasks.prepared import passes_over
+from cobandits.tasks.results import LeastSquares, Scatter, TaskFit, TaskMeans
 from cobandits.tasks.statistics import TaskStatistics
 
 __all__ = ["TaskRows"]
@@ -177,6 +178,10 @@ class TaskRows(HeldTasks):
         fit = kernels.least_squares(self._rows, self._rewards, self._offsets, B, ridge)
         return TaskFit.of(fit, self._counts[: self.n_tasks])
 
+    def prepared(self) -> LeastSquares:
+        """Return statistics of the features that tasks use, where these are much smaller."""
+        return passes_over(self, self.rows, self.rewards, self.offsets)
+
     def residuals(self, Theta: Floats) -> tuple[Floats, NDArray[np.float64]]:
         """Return ``Phi_t'(Phi_t theta_t - y_t)``, (d, T), and squared residuals, (T,)."""
         Theta = Theta.astype(self.rows.dtype, copy=False)
@@ -190,10 +195,9 @@ class TaskRows(HeldTasks):
 
     def squared_moment(self, largest_square: float = np.inf) -> Floats:
         """Return the sum of ``y^2 phi phi'`` over all rows with y^2 up to the bound, (d, d)."""
-        y = self.rewards
-        kept = np.where(y**2 <= largest_square, y, 0)[:, None]
+        kept = np.where(self.rewards**2 <= largest_square, self.rewards, 0)[:, None]
         total = np.zeros((self.dim, self.dim))
-        for chunk in kernels.chunks(len(y), self.dim * self.rows.itemsize):
+        for chunk in kernels.chunks(len(kept), self.dim * self.rows.itemsize):
             weighted = self.rows[chunk] * kept[chunk]
             total += weighted.T @ weighted
         return total

@@ -120,7 +120,11 @@ class Bandits:
 
     def draw(self, records: Records) -> Figure:
         """Draw the regret by round and by number of tasks."""
-        curves = {name: _curves(trials) for name, trials in records.items()}
+        met = {name: by_tasks(line) for name, line in records.items()}
+        most = max(
+            max(line) for line in met.values()
+        )  # of an unfinished run, not all lines have it
+        curves = {name: _curves(line[most]) for name, line in met.items() if most in line}
         return regret_and_tasks(curves, _finals(records), self._bound(records), self.title)
 
     def draw_tasks(self, records: Records) -> Figure:
@@ -142,10 +146,9 @@ class Bandits:
 
 
 def _curves(records: Sequence[Record]) -> Curves:
-    """Return the regret by round with the most tasks."""
-    most = list(by_tasks(records).values())[-1]
-    trials = np.array([array(record, "curve") for record in ordered(most, "simulation")])
-    return Curves(array(most[0], "curve_rounds"), trials)
+    """Return the regret by round."""
+    trials = np.array([array(record, "curve") for record in ordered(records, "simulation")])
+    return Curves(array(records[0], "curve_rounds"), trials)
 
 
 def _finals(records: Records) -> dict[str, dict[int, Floats]]:

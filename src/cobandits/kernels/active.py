@@ -1,0 +1,106 @@
+"""Statistics of the features that a task uses: fewer numbers than its rows where many are 0.
+
+A pixel that is 0 in all of a task's rows adds nothing to any pass. Without such features a task
+with many rows is smaller as a Gram matrix, of which half is kept. Statistics are in double
+precision: more exact than passes over rows in single precision, less than those in double.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.kernels.normal import Fit, pivot_tolerance
+from cobandits.kernels.rows import COMPILED
+
+if COMPILED:
+    from cobandits.compiled import _pass
+
+__all__ = ["ActiveStatistics", "active_least_squares", "active_statistics"]
+
+Floats = NDArray[np.floating]
+Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+_BAND = 8  # rows of a Gram matrix that are kept together, as in compiled/_gram_kernel.h
+_CACHE_LINE = 64  # bytes
+_GAIN = 1.5  # by how much fewer bytes statistics must have to be used
+
+
+class ActiveStatistics(NamedTuple):
+    """The statistics of all tasks, each in the features that are not 0 in all of its rows."""
+
+    grams: Doubles  # half of each symmetric matrix, by bands of eight rows
+    moments: Doubles  # (n_features,), Phi_t' y_t, task after task
+    squares: Doubles  # (T,), y_t' y_t
+    features: Codes  # (n_features,), the features of each task, filled up to eights with -1
+    starts: Codes  # (T + 1,), where the features of a task begin
+    dim: int
+
+
+def active_statistics(rows: Floats, rewards: Floats, offsets: Codes) -> ActiveStatistics | None:
+    """Return the statistics of the tasks; None where a pass over them would gain nothing.
+
+    That is so for rows in double precision, whose exactness would be lost, for dense rows that
+    are few, and without the compiled pass.
+    """
+    if not COMPILED or rows.dtype != np.float32:
+        return None
+    used = [_used(rows[first:last]) for first, last in pairwise(offsets)]
+    widths = np.array([len(one) for one in used])
+    if _GAIN * 8 * (widths * (widths + _BAND) // 2).sum() > rows.nbytes:
+        return None
+    parts = [
+        _statistics(rows[first:last], rewards[first:last], one)
+        for (first, last), one in zip(pairwise(offsets), used, strict=True)
+    ]
+    grams, moments, squares = zip(*parts, strict=True)
+    return ActiveStatistics(
+        grams=_aligned(np.concatenate(grams)),
+        moments=np.concatenate(moments),
+        squares=np.array(squares),
+        features=np.concatenate(used),
+        starts=np.concatenate([[0], np.cumsum(widths)]).astype(np.int64),
+        dim=rows.shape[1],
+    )
+
+
+def active_least_squares(active: ActiveStatistics, B: Floats) -> Fit | None:
+    """Solve :func:`cobandits.kernels.least_squares`; None where a task has no single solution."""
+    (d, r), T = B.shape, len(active.squares)
+    W, gradient, costs = np.empty((T, r)), np.empty((d, r)), np.empty(T)
+    B_c = np.ascontiguousarray(B, np.float64)
+    n_singular = _pass.gram_least_squares(
+        *active[:5], B_c, W, gradient, costs, d, r, pivot_tolerance(r, B_c.dtype)
+    )
+    return None if n_singular else Fit(W.T, gradient, costs, determined=True)
+
+
+def _used(rows: Floats) -> Codes:
+    """Return the features that are not 0 in all rows, filled up with -1 to a multiple of eight."""
+    found = np.flatnonzero(rows.any(axis=0))
+    return np.pad(found, (0, -len(found) % _BAND), constant_values=-1)
+
+
+def _statistics(rows: Floats, rewards: Floats, used: Codes) -> tuple[Doubles, Doubles, float]:
+    """Return a task's packed Gram matrix, moments and sum of squares in the features it uses."""
+    Phi = np.zeros((len(rows), len(used)))
+    Phi[:, used >= 0] = rows[:, used[used >= 0]]
+    y = rewards.astype(np.float64)
+    G = Phi.T @ Phi
+    bands = range(0, len(used), _BAND)
+    halves = [(G[i : i + _BAND, :i], G[i : i + _BAND, i : i + _BAND]) for i in bands]
+    packed = [part.ravel() for half in halves for part in half]
+    return np.concatenate([np.empty(0), *packed]), Phi.T @ y, float(y @ y)
+
+
+def _aligned(numbers: Doubles) -> Doubles:
+    """Return a copy that begins at a cache line: it is read faster."""
+    raw = np.empty(numbers.nbytes + _CACHE_LINE, np.uint8)
+    begin = -raw.ctypes.data % _CACHE_LINE
+    out = raw[begin : begin + numbers.nbytes].view(np.float64)
+    out[...] = numbers
+    return out
