@@ -15,7 +15,7 @@ from cobandits.engine.settings import VECTOR
 from cobandits.errors import DataError
 from cobandits.schema import Schema, Vector
 
-__all__ = ["Prepared", "arm_ids", "check_name", "features", "prepared"]
+__all__ = ["Prepared", "arm_ids", "check_name", "features", "past_features", "prepared"]
 
 Doubles = NDArray[np.float64]
 
@@ -114,6 +114,17 @@ def features(request: dict[str, Any], schema: Schema) -> Doubles:
         phi = schema.encode(arms, context=context)
     check_values(phi)
     return phi
+
+
+def past_features(request: dict[str, Any], schema: Schema) -> Doubles:
+    """Return the same of a request in the log, whose schema may have had other fields as well."""
+    arms = [
+        {name: value for name, value in arm.items() if name in schema.arm}
+        for arm in request["arms"]
+    ]
+    given = request.get("context") or {}
+    context = {name: value for name, value in given.items() if name in schema.context}
+    return features({"arms": arms, "context": context}, schema)
 
 
 def _vectors(arms: list[dict[str, Any]], schema: Schema) -> Doubles | None:

@@ -20,6 +20,9 @@ Kind = Literal[
     "install",  # a prior was learned with the reward that waited for it
     "rollback",  # to the version `ref`
     "relearn",  # all was learned anew, without the rewards that the body names
+    "upload",  # a version from a file, which can be returned to
+    "delete",  # the space was deleted, and its events are being erased
+    "gone",  # an event of a deleted space: nothing but its number and time is left
 ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cobandits.engine.encoding import Prepared, arm_ids, features, prepared
+from cobandits.engine.encoding import Prepared, arm_ids, past_features, prepared
 from cobandits.engine.events import Choice, Event, decision_body
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import made_id
@@ -74,7 +74,7 @@ def export_table(path: Path, found: Iterable[Trajectory], schema: Schema, secret
 def _rows(one: Trajectory, schema: Schema, secret: bytes) -> Iterator[dict[str, Any]]:
     request = one.request
     excluded = request.get("exclude", ())
-    phi = features(request, schema)
+    phi = past_features(request, schema)
     assert one.lesson is not None
     for place, name in enumerate(arm_ids(request)):
         if name in excluded:

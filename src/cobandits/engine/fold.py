@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from cobandits.engine.learner import Learner, policy_bytes, policy_for
 from cobandits.engine.memory import Memory
 from cobandits.engine.outcomes import Outcomes
 from cobandits.engine.relearning import Relearning
-from cobandits.engine.settings import Settings
+from cobandits.engine.settings import LEARNED, Settings
 from cobandits.engine.snapshots import packed, unpacked
 from cobandits.engine.stores import Store
 from cobandits.policies import Shared
@@ -43,6 +43,7 @@ class SpaceFold:
         self.outcomes = Outcomes()
         self.memory = Memory(event.number, store, self.settings.schema)
         self.learner = Learner(policy_for(self.settings), self.memory.lesson, event.number)
+        self.learner.frozen = self.settings.frozen
         self.counts: Counter[str] = Counter()  # events by kind
         self.last = event.number  # the last event that was applied
         self._versions, self._store = versions, store
@@ -62,7 +63,7 @@ class SpaceFold:
         """
         self.learner.add(self.outcomes.follow(event, self.settings))
         if event.kind == "change":
-            self._change(decoded(event.body or ""))
+            self._change(event.body)
         elif event.kind == "install":
             assert found is None or isinstance(found, Refit)
             self.learner.install(event.number, found)
@@ -82,12 +83,19 @@ class SpaceFold:
     def _relearned(self, event: Event, found: Relearning, policy: Shared) -> None:
         """Take a policy that has learned the log anew; the rest of it is learned next."""
         self.outcomes = found.outcomes
+        if found.schema is not None:
+            self.settings = replace(self.settings, schema=found.schema)
+            self.memory.change(found.schema)
         self.learner.begin(event.number, policy, found.left)
         self.learner.policy.floor = self.settings.floor
 
-    def _change(self, given: dict[str, Any]) -> None:
-        self.settings = self.settings.changed(**given)
+    def _change(self, body: str | None) -> None:
+        self.settings = self.settings.followed(body)
         self.learner.policy.floor = self.settings.floor
+        learned = decoded(body or "").get(LEARNED)
+        if learned is not None:  # where learning rests: a replay comes as far, and no further
+            self.learner.advance(learned)
+        self.learner.frozen = self.settings.frozen
 
     def snapshot(self, policy: bytes | None = None) -> bytes:
         """Return all of it; ``policy`` are its bytes, if they are known already."""
@@ -103,9 +111,11 @@ class SpaceFold:
         """Take what :meth:`snapshot` returned after the event with this number."""
         header, policy = unpacked(content)
         self.settings = Settings.from_dict(header["settings"])
+        self.memory.change(self.settings.schema)
         self.outcomes = Outcomes.read(header["outcomes"])
         self.learner.policy = Shared.load(io.BytesIO(policy))
         self.learner.policy.floor = self.settings.floor  # may have changed during its refit
         self.learner.restore(header["learner"])
+        self.learner.frozen = self.settings.frozen
         self.counts = Counter(header["counts"])
         self.last = number

@@ -81,7 +81,7 @@ class Group:
 
     def _stage(self, ticket: Ticket) -> bool:
         """Answer a request or make its event; tell whether it is neither's turn yet."""
-        fold = self._core.folds[ticket.job.space]
+        fold = self._core.check_there(ticket.job.space)
         asked = ticket.request
         if isinstance(asked, Prepared):
             return self._stage_decision(ticket, fold, asked)

@@ -61,6 +61,7 @@ class Learner:
         self.waiting: deque[Lesson] = deque()
         self.base = base
         self.learned = 0
+        self.frozen = False  # what waits is learned later
         self._features = features
 
     @property
@@ -69,9 +70,14 @@ class Learner:
         return f"v{self.base}+{self.learned}"
 
     @property
+    def ready(self) -> bool:
+        """Whether rewards wait that may be learned now."""
+        return bool(self.waiting) and not self.frozen
+
+    @property
     def refit_due(self) -> bool:
         """Whether the next reward waits until the prior is learned with it."""
-        return bool(self.waiting) and self.policy.rewards >= INLINE and self.policy.refit_due()
+        return self.ready and self.policy.rewards >= INLINE and self.policy.refit_due()
 
     def add(self, lessons: Iterable[Lesson]) -> None:
         """Take rewards to learn, in order."""
@@ -79,7 +85,7 @@ class Learner:
 
     def step(self) -> bool:
         """Learn one reward, if one waits that needs no refit; tell whether it did."""
-        if not self.waiting or self.refit_due:
+        if not self.ready or self.refit_due:
             return False
         self._learn()
         return True

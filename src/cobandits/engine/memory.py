@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.engine.codec import decoded
-from cobandits.engine.encoding import arm_ids, features
+from cobandits.engine.encoding import arm_ids, past_features
 from cobandits.engine.errors import DamagedLogError
 from cobandits.engine.events import Event, choice_of, request_of
 from cobandits.engine.outcomes import Lesson
@@ -84,6 +84,11 @@ class Memory:
         """Read decisions from the store again: some were removed."""
         self._recent.clear()
 
+    def change(self, schema: Schema) -> None:
+        """Take another schema: vectors are made anew."""
+        self.schema = schema
+        self.clear()
+
     def find(self, number: int) -> Known | None:
         """Return what is known of a decision, None if there is none of this number."""
         if (known := self._recent.get(number)) is not None:
@@ -112,7 +117,7 @@ class Memory:
         if event is None or event.task is None:
             raise DamagedLogError(f"decision {lesson.decision} is not in the log; restore a copy")
         place = choice_of(event).arm if lesson.taken is None else lesson.taken
-        return event.task, features(request_of(event), self.schema)[place]
+        return event.task, past_features(request_of(event), self.schema)[place]
 
     def place(self, number: int, arm: str) -> int | None:
         """Return the place of an arm in a decision, None if it is the one decided."""

@@ -10,11 +10,12 @@ from datetime import timedelta
 from typing import Any, Literal, get_args
 
 from cobandits.decisions import LARGEST_VALUE
+from cobandits.engine.codec import decoded
 from cobandits.engine.messages import Mode
 from cobandits.errors import ConfigurationError
 from cobandits.schema import Schema, Vector
 
-__all__ = ["CHANGEABLE", "VECTOR", "Settings", "microseconds"]
+__all__ = ["CHANGEABLE", "LEARNED", "VECTOR", "Settings", "microseconds"]
 
 Explore = Literal["needed", "always", "never"]
 OnChange = Literal["adapt", "start-over", "alert"]
@@ -25,7 +26,8 @@ _ID = "id"  # of an arm, no field
 _UNITS = {"ms": 1e3, "s": 1e6, "m": 6e7, "h": 3.6e9, "d": 8.64e10, "w": 6.048e11}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _LONGEST = 3.2e15  # microseconds, a century: ends of windows are dates
-CHANGEABLE = ("window", "default_reward", "floor", "mode", "baseline_share")
+CHANGEABLE = ("window", "default_reward", "floor", "mode", "baseline_share", "frozen")
+LEARNED = "learned"  # in a change of `frozen`, beside it: the rewards learned by then
 
 
 def microseconds(window: str | float | timedelta | None) -> int | None:
@@ -73,6 +75,8 @@ class Settings:
         Share of the decisions that are uniformly random, so that no arm has probability 0.
     baseline_share : float
         Share of the decisions that the baseline makes, to compare with.
+    frozen : bool
+        Whether learning rests. Rewards are kept, and learned in their order when it goes on.
     explore, on_change
         As in :class:`cobandits.Shared`.
     """
@@ -84,6 +88,7 @@ class Settings:
     mode: Mode = "live"
     floor: float = 0.0
     baseline_share: float = 0.0
+    frozen: bool = False
     explore: Explore = "needed"
     on_change: OnChange = "adapt"
 
@@ -135,6 +140,12 @@ class Settings:
                 f"{', '.join(fixed)} cannot be changed; these can: {', '.join(CHANGEABLE)}"
             )
         return replace(self, **given)
+
+    def followed(self, body: str | None) -> Settings:
+        """Return the settings after a change, by the body of its event."""
+        given = dict(decoded(body or ""))
+        given.pop(LEARNED, None)
+        return self.changed(**given)
 
     def differences(self, given: Mapping[str, Any]) -> list[str]:
         """Return the names of the settings that are given and not as they are here."""

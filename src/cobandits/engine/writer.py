@@ -86,7 +86,7 @@ class Writer:
     @property
     def busy(self) -> bool:
         """Whether rewards wait that could be learned, or a prior is being learned."""
-        return bool(self._refits) or any(fold.learner.waiting for fold in self.core.folds.values())
+        return bool(self._refits) or any(fold.learner.ready for fold in self.core.folds.values())
 
     def close(self) -> None:
         """Answer what waits, keep snapshots, learn no more, and end the thread."""
@@ -181,7 +181,7 @@ class Writer:
         return _PAUSE
 
     def _can_learn(self, fold: SpaceFold) -> bool:
-        return bool(fold.learner.waiting) and fold.number not in self._refits
+        return fold.learner.ready and fold.number not in self._refits
 
     # ---- Learning
 
@@ -253,8 +253,10 @@ class Writer:
 
         def apply() -> None:
             fold.apply(event, found=found)
-            if kind in ("rollback", "relearn"):
+            if kind in ("rollback", "relearn", "delete") or fold.learner.frozen:
                 self._refits.pop(fold.number, None)  # what is under way comes to nothing
+            if kind == "delete":
+                self._pieces.drop(self.core.drop(fold))
 
         self.core.commit(Batch(events=[event]), apply)
         return event
@@ -262,6 +264,7 @@ class Writer:
     def _next(
         self, fold: SpaceFold, kind: Kind, *, ref: int | None = None, body: str | None = None
     ) -> Event:
+        self.core.check_there(fold.number)
         number = self.core.next_number()
         return Event(number, self.core.now(), fold.number, kind, ref=ref, body=body)
 

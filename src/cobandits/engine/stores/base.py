@@ -152,6 +152,10 @@ class Store(ABC):
         """Remove events that a snapshot stands for, with their keys; note how far that goes."""
 
     @abstractmethod
+    def erase(self, space: int, numbers: Sequence[int]) -> None:
+        """Leave nothing of events but number and time; remove their keys, and the snapshots."""
+
+    @abstractmethod
     def folded(self) -> int:
         """Return the number up to which events may have been removed, 0 if none were."""
 

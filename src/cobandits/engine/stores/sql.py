@@ -96,6 +96,19 @@ class SQLStore(Store):
             ]
         )
 
+    def erase(self, space: int, numbers: Sequence[int]) -> None:
+        """Leave nothing of events but number and time; remove their keys, and the snapshots."""
+        rows, mine = [(number,) for number in numbers], [(space,)]
+        erased = "kind = 'gone', ref = NULL, until = NULL, value = NULL, task = NULL, body = NULL"
+        self._write_all(
+            [
+                (f"UPDATE log SET {erased} WHERE number = {self._sign}", rows),
+                (f"DELETE FROM keys WHERE number = {self._sign}", rows),
+                (f"DELETE FROM snapshots WHERE space = {self._sign}", mine),
+                (f"DELETE FROM snapshot_parts WHERE space = {self._sign}", mine),
+            ]
+        )
+
     def folded(self) -> int:
         """Return the number up to which events may have been removed, 0 if none were."""
         found = self._rows(f"SELECT value FROM meta WHERE name = {self._sign}", (_FOLDED,))
