@@ -221,7 +221,7 @@ def test_an_interrupted_deletion_is_finished(tmp_path: Path) -> None:
 # ---- Schemas
 
 FIRST = Schema(arm={"price": Number(), "kind": Category(values=("hot", "cold"))})
-SECOND = Schema(arm={"kind": Category(values=("hot", "cold")), "size": Number()})
+SECOND = Schema(arm={"size": Number(), "kind": Category(values=("hot", "cold"))})
 OTHER = Schema(arm={"size": Number(missing="error")})
 
 

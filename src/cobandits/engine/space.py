@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
-from cobandits.engine.codec import encoded
+from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.comparison import Comparison, compared
 from cobandits.engine.encoding import Prepared, prepared
 from cobandits.engine.errors import ConflictError, UnknownVersionError
@@ -211,6 +211,7 @@ class Space(Logbook):
         self._check_whole()
         if schema is not None:
             replace(self.settings, schema=schema)  # refuses one that a space cannot have
+            schema = Schema.from_dict(decoded(encoded(schema.to_dict())))  # as a replay reads it
         found = Relearning(self._core.store, self._fold.number, start, end, schema)
         found.extend(self._writer.call(lambda: self._core.last))
         policy = found.taught()

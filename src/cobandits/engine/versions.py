@@ -29,7 +29,8 @@ Kind = Literal["space", "install", "rollback", "relearn", "upload"]
 
 NAME = re.compile(r"v([0-9]{1,18})(\+[0-9]+)?")
 _KINDS = ("space", "install", "rollback", "relearn", "upload")
-_LABEL = re.compile(r'"label":"([^"]*)"')  # the rest of the body may be large
+_LABEL = re.compile(r'\{"label":"([^"]*)"')
+_HEAD = 200  # characters of a body that are read: the rest of an upload is large
 _KEPT = 20  # versions whose snapshots are kept; older ones are computed from the log
 
 
@@ -60,12 +61,12 @@ def versions_of(store: Store, space: int) -> list[Version]:
             of=f"v{event.ref}" if event.kind == "rollback" else None,
             label=_label(event),
         )
-        for event in store.read(Query(space=space, kinds=_KINDS))
+        for event in store.read(Query(space=space, kinds=_KINDS, body=_HEAD))
     ]
 
 
 def _label(event: Event) -> str | None:
-    found = _LABEL.search(event.body or "", 0, 200) if event.kind == "upload" else None
+    found = _LABEL.match(event.body or "") if event.kind == "upload" else None
     return found[1] if found else None
 
 
@@ -73,9 +74,9 @@ def version_number(store: Store, space: int, name: str) -> int:
     """Return the number of a version by its name, ``"v412"``, or by its label."""
     match = NAME.fullmatch(name)
     if match is None:
-        for event in store.read(Query(space=space, kinds=("upload",))):
-            if _label(event) == name:
-                return event.number
+        for upload in store.read(Query(space=space, kinds=("upload",), body=_HEAD)):
+            if _label(upload) == name:
+                return upload.number
     if match and match[2]:
         raise UnknownVersionError(
             f"{name!r:.60} is a state within version v{match[1]}; versions() lists what can be "

@@ -16,6 +16,7 @@ from cobandits.service.keys import Key
 from cobandits.service.logs import LOGGER, request_id
 from cobandits.service.problems import ProblemError, problem_of
 from cobandits.service.reading import encoded
+from cobandits.wire.limits import FILE
 from cobandits.wire.problems import MEDIA_TYPE
 
 if TYPE_CHECKING:
@@ -87,15 +88,15 @@ class Api:
 
     async def _body(self, call: Call, headers: Headers, receive: Receive) -> bytes:
         """Return the whole body, if the call has one and it is not too large."""
-        if call.decoder is None:
+        if call.decoder is None and call.takes == JSON:
             return b""
         media = headers.get(b"content-type", b"application/json").split(b";")[0].strip().lower()
-        if media != b"application/json":
+        if media != call.takes.encode():
             shown = media.decode("latin-1")[:100]
             raise ProblemError(
-                "unsupported-media-type", f"the body must be application/json, got {shown!r}"
+                "unsupported-media-type", f"the body must be {call.takes}, got {shown!r}"
             )
-        most = self._service.settings.body
+        most = self._service.settings.body if call.takes == JSON else FILE
         announced = headers.get(b"content-length", b"")
         if announced.isdigit() and int(announced) > most:
             raise ProblemError(

@@ -92,6 +92,7 @@ class Call:
     handler: Handler
     asks: type | None = None
     query: type | None = None
+    takes: str = JSON  # the type of its body, if it has one
     answers: Mapping[int, object] = field(default_factory=dict)  # type of each good status
     media: str = JSON
     problems: Sequence[str] = ()
@@ -100,6 +101,11 @@ class Call:
     header: bytes = b"x-api-key"  # where a key may be too, beside Authorization
     example: Example = Example()
     decoder: msgspec.json.Decoder[Any] | None = field(init=False)
+
+    @property
+    def has_body(self) -> bool:
+        """Whether something is sent with it."""
+        return self.asks is not None or self.takes != JSON
 
     def __post_init__(self) -> None:
         decoder: msgspec.json.Decoder[Any] | None = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
@@ -74,6 +75,16 @@ class Metrics:
     def rewarded(self, space: str, status: str) -> None:
         """Count a reward."""
         self._rewards.labels(space=space, status=status).inc()
+
+    def forget(self, space: str) -> None:
+        """Forget a space that was deleted."""
+        self._decided.pop(space, None)
+        for one in (self._behind, self._open, self._refitting, self._age, self._decisions):
+            with contextlib.suppress(KeyError):
+                one.remove(space)
+        for status in ("accepted", "repeated", "late"):
+            with contextlib.suppress(KeyError):
+                self._rewards.remove(space, status)
 
     def text(self, status: Status, began: Mapping[str, datetime]) -> bytes:
         """Return all measures as Prometheus reads them.

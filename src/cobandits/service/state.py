@@ -64,6 +64,12 @@ class Service:
         """Take a space that was made."""
         self._spaces[space.name] = space
 
+    def remove(self, name: str) -> None:
+        """Forget a space that was deleted, and what was measured of it."""
+        self._spaces.pop(name, None)
+        self.evaluations.forget(name)
+        self.metrics.forget(name)
+
     # ---- Asking the engine
 
     async def ask(self, space: Space, requests: Sequence[Request]) -> Answers:

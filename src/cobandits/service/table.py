@@ -11,6 +11,7 @@ from cobandits.service.openapi import openapi
 from cobandits.service.personalizer_calls import personalizer_calls
 from cobandits.service.reading_calls import reading_calls
 from cobandits.service.report_calls import report_calls
+from cobandits.service.version_calls import version_calls
 from cobandits.wire import (
     ActivationReply,
     ChangeSpace,
@@ -20,6 +21,7 @@ from cobandits.wire import (
     DecideOne,
     DecisionReply,
     DecisionResults,
+    DeletedReply,
     KeyReplies,
     KeyReply,
     Ready,
@@ -87,6 +89,18 @@ _SPACES = [
         problems=("unknown-space", "disk-full"),
         loud=True,
         example=Example(asks={"floor": 0.05}, answers=SPACE),
+    ),
+    Call(
+        name="delete_space",
+        method="DELETE",
+        path=IN,
+        role="admin",
+        does="Delete a space with all its events, for ever. Its name is free again.",
+        handler=spaces.delete_space,
+        answers={200: DeletedReply},
+        problems=("unknown-space", "disk-full"),
+        loud=True,
+        example=Example(answers={"name": "teas", "events": 2614}),
     ),
 ]
 
@@ -256,8 +270,8 @@ _OPERATIONS = [
 
 def table() -> Table:
     """Return all calls; the last is the description of the others."""
-    calls = [*_SPACES, *_DECISIONS, *_REWARDS, *reading_calls(), *report_calls()]
-    calls += [*personalizer_calls(), *_KEYS, *_OPERATIONS]
+    calls = [*_SPACES, *_DECISIONS, *_REWARDS, *reading_calls(), *version_calls()]
+    calls += [*report_calls(), *personalizer_calls(), *_KEYS, *_OPERATIONS]
     document: dict[str, Any] = {}
 
     async def describe(_: Exchange) -> Reply:

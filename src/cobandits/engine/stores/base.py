@@ -56,6 +56,7 @@ class Query:
     since: int | None = None  # from this time on, in microseconds
     before: int | None = None
     limit: int | None = None
+    body: int | None = None  # characters of the body that are wanted
 
     def conditions(self, sign: str) -> tuple[str, list[object]]:
         """Return the condition as SQL, with ``sign`` for each value, and the values."""

@@ -41,7 +41,10 @@ class SQLStore(Store):
         """Return events in order, at most ``query.limit``."""
         condition, values = query.conditions(self._sign)
         limit = "" if query.limit is None else f" LIMIT {int(query.limit)}"
-        statement = f"SELECT {COLUMNS} FROM log WHERE {condition} ORDER BY number{limit}"
+        columns = COLUMNS
+        if query.body is not None:
+            columns = COLUMNS.replace("body", f"substr(body, 1, {int(query.body)})")
+        statement = f"SELECT {columns} FROM log WHERE {condition} ORDER BY number{limit}"
         return [Event(*row) for row in self._rows(statement, values)]
 
     def referring(self, number: int) -> list[Event]:

@@ -35,7 +35,9 @@ class Views:
         self._kept: dict[tuple[str, str], tuple[float, Any]] = {}
 
     def _tally(self, space: Space) -> Tally:
-        tally = self._tallies.setdefault(space.name, Tally(space))
+        tally = self._tallies.get(space.name)
+        if tally is None or tally.space is not space:  # that one was deleted
+            tally = self._tallies[space.name] = Tally(space)
         tally.refresh()
         return tally
 
