@@ -24,7 +24,7 @@ import pytest
 from cobandits.client import Client
 from cobandits.engine import Engine
 from tests.faults import compiled, needs_faults
-from tests.service import Running, running
+from tests.service import Answer, Running, running
 
 SPACE = {"name": "s", "dim": 2, "window": "1h"}
 
@@ -113,12 +113,7 @@ def test_a_full_disk_is_told_and_then_it_goes_on(tmp_path: Path) -> None:
         for turn in range(3):
             ballast = folder / "ballast"
             ballast.write_bytes(bytes(max(0, shutil.disk_usage(folder).free - 50_000)))
-            for n in range(2000):
-                body = asked(rng, f"{turn}-{n}")
-                answer = service.post("/v1/spaces/s/decisions", body)
-                if answer.status != 201:
-                    break
-                made.append(answer.json)
+            body, answer = filled(service, rng, f"{turn}", made)
             assert answer.kind == "disk-full"
             assert "make room" in answer.json["detail"]
             assert int(answer.headers["retry-after"]) >= 1
@@ -129,6 +124,19 @@ def test_a_full_disk_is_told_and_then_it_goes_on(tmp_path: Path) -> None:
             made.append(again.json)
         service.stop()
         check_kept(folder / "a.db", made, rewards=0)
+
+
+def filled(
+    service: Running, rng: random.Random, turn: str, made: list[dict[str, Any]]
+) -> tuple[dict[str, Any], Answer]:
+    """Decide until that is refused; return the request and the refusal."""
+    for n in range(2000):
+        body = asked(rng, f"{turn}-{n}")
+        answer = service.post("/v1/spaces/s/decisions", body)
+        if answer.status != 201:
+            return body, answer
+        made.append(answer.json)
+    raise AssertionError("the disk was never full")
 
 
 # ---- A clock that is set back
