@@ -136,7 +136,7 @@ def test_a_connection_is_closed_where_that_is_asked(
     service: Running, given: dict[str, str]
 ) -> None:
     with Wire(service) as wire:
-        wire.send(request(service, **given))
+        wire.send(request(service, **given))  # type: ignore[arg-type]
         status, headers, _ = wire.answer()
         assert (status, headers["connection"]) == (201, "close")
         assert wire.closed()
