@@ -6,7 +6,16 @@ from typing import Any, Literal, NamedTuple
 
 from cobandits.engine.codec import Struct, decoded, decoded_as, encoded
 
-__all__ = ["Choice", "Event", "Kind", "choice_of", "decision_body", "request_of", "space_body"]
+__all__ = [
+    "REQUESTED",
+    "Choice",
+    "Event",
+    "Kind",
+    "choice_of",
+    "decision_body",
+    "request_of",
+    "space_body",
+]
 
 Kind = Literal[
     "space",  # a space was made: its number is that of this event
@@ -21,6 +30,9 @@ Kind = Literal[
     "rollback",  # to the version `ref`
     "relearn",  # all was learned anew, without the rewards that the body names
 ]
+
+
+REQUESTED = frozenset({"decision", "held", "activate", "reward", "import"})  # what callers ask for
 
 
 class Event(NamedTuple):

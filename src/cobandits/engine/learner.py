@@ -7,6 +7,7 @@ import io
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,6 @@ Features = Callable[[Lesson], tuple[str, Doubles]]  # the task, and the vector o
 # Rewards below which the prior is learned at once, in the same thread: with so few it takes
 # milliseconds, and is due after nearly each reward.
 INLINE = 32
-_CHOSEN = Decisions(chosen=np.zeros(1, np.int64), probabilities=np.ones(1), policy="engine")
 
 
 def policy_for(settings: Settings) -> Shared:
@@ -46,6 +46,14 @@ def policy_for(settings: Settings) -> Shared:
         explore=settings.explore,
         on_change=settings.on_change,
         floor=settings.floor,
+    )
+
+
+@functools.cache
+def _chosen(count: int) -> Decisions:
+    """Return decisions for requests with one arm each."""
+    return Decisions(
+        chosen=np.zeros(count, np.int64), probabilities=np.ones(count), policy="engine"
     )
 
 
@@ -77,16 +85,20 @@ class Learner:
         """Take rewards to learn, in order."""
         self.waiting.extend(lessons)
 
-    def step(self) -> bool:
-        """Learn one reward, if one waits that needs no refit; tell whether it did."""
+    def step(self, most: int | None = None) -> bool:
+        """Learn rewards that wait and need no refit, at most so many; tell whether it did.
+
+        As many are learned in one call as have the bits of one at a time.
+        """
         if not self.waiting or self.refit_due:
             return False
-        self._learn()
+        count = min(len(self.waiting), self.policy.run_length)
+        self._learn(count if most is None else min(count, most))
         return True
 
     def advance(self, learned: int) -> bool:
         """Learn until so many rewards were learned since the base; tell whether that is so."""
-        while self.learned < learned and self.step():
+        while self.learned < learned and self.step(learned - self.learned):
             pass
         return self.learned == learned
 
@@ -95,25 +107,31 @@ class Learner:
         while self.waiting:
             self._learn()
 
-    def _learn(self) -> None:
+    def _learn(self, count: int = 1) -> None:
         try:
-            self.policy.learn(*self._rows(self.waiting[0]))
+            self.policy.learn(*self._rows(count))
         except (StoreAwayError, DiskFullError):  # not in a replay: nothing is learned yet
             raise
         except CobanditsError as error:  # the same in every replay
+            if count > 1:
+                return self._learn()  # the others are not to suffer
             logging.getLogger("cobandits").warning("a reward is left out: %s", error)
-        self.waiting.popleft()
-        self.learned += 1
+        for _ in range(count):
+            self.waiting.popleft()
+        self.learned += count
 
-    def _rows(self, lesson: Lesson) -> tuple[list[str], Doubles, Decisions, list[float]]:
-        task, x = self._features(lesson)
-        return [task], x[None, None, :], _CHOSEN, [lesson.value]
+    def _rows(self, count: int = 1) -> tuple[list[str], Doubles, Decisions, list[float]]:
+        """Return the next rewards as the policy takes them."""
+        lessons = list(islice(self.waiting, count))
+        found = [self._features(one) for one in lessons]
+        rows = np.array([x for _, x in found])[:, None, :]  # (m, 1, d)
+        return [task for task, _ in found], rows, _chosen(count), [one.value for one in lessons]
 
     # ---- The prior
 
     def snapshot(self) -> Snapshot:
         """Return what another thread needs to learn the prior with the next reward."""
-        return self.policy.snapshot(*self._rows(self.waiting[0]))
+        return self.policy.snapshot(*self._rows())
 
     def install(self, number: int, found: Refit | None = None) -> None:
         """Begin a version: with what was learned elsewhere, or learn it here, with the same bits.

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 from cobandits.decisions import LARGEST_VALUE
@@ -107,12 +108,12 @@ class Settings:
         if _ID in self.schema.fields:
             raise ConfigurationError("a field cannot be named 'id': that is the name of an arm")
 
-    @property
+    @cached_property
     def wait(self) -> int | None:
         """The window in microseconds."""
         return microseconds(self.window)
 
-    @property
+    @cached_property
     def learns_at_once(self) -> bool:
         """Whether a reward is learned when it comes, not at the end of its window."""
         return self.rewards == "first" and self.default_reward is None

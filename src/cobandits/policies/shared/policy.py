@@ -219,6 +219,11 @@ class Shared(Policy):
         """
         return self._state.refit_due(n_rewards)
 
+    @property
+    def run_length(self) -> int:
+        """How many of the next rewards one :meth:`learn` takes with the bits of one call each."""
+        return self._state.run_length
+
     def snapshot(
         self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
     ) -> Snapshot:
