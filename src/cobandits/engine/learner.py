@@ -6,7 +6,7 @@ import functools
 import io
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -23,15 +23,17 @@ from cobandits.policies.shared import Refit, Shared, Snapshot
 __all__ = [
     "INLINE",
     "Learner",
+    "as_rows",
     "policy_bytes",
     "policy_copy",
     "policy_for",
-    "refitted_bytes",
     "warm_up",
 ]
 
 Doubles = NDArray[np.float64]
 Features = Callable[[Lesson], tuple[str, Doubles]]  # the task, and the vector of the arm
+
+Rows = tuple[list[str], Doubles, Decisions, list[float]]  # as a policy learns them
 
 # Rewards below which the prior is learned at once, in the same thread: with so few it takes
 # milliseconds, and is due after nearly each reward.
@@ -47,6 +49,11 @@ def policy_for(settings: Settings) -> Shared:
         on_change=settings.on_change,
         floor=settings.floor,
     )
+
+
+def as_rows(tasks: Sequence[str], rows: Sequence[Doubles], values: list[float]) -> Rows:
+    """Return rewards, with the vectors of their arms, as a policy learns them."""
+    return list(tasks), np.array(rows)[:, None, :], _chosen(len(values)), values
 
 
 @functools.cache
@@ -120,12 +127,15 @@ class Learner:
             self.waiting.popleft()
         self.learned += count
 
-    def _rows(self, count: int = 1) -> tuple[list[str], Doubles, Decisions, list[float]]:
+    def _rows(self, count: int = 1) -> Rows:
         """Return the next rewards as the policy takes them."""
         lessons = list(islice(self.waiting, count))
-        found = [self._features(one) for one in lessons]
-        rows = np.array([x for _, x in found])[:, None, :]  # (m, 1, d)
-        return [task for task, _ in found], rows, _chosen(count), [one.value for one in lessons]
+        tasks, rows = zip(*map(self._features, lessons), strict=True)
+        return as_rows(tasks, rows, [one.value for one in lessons])
+
+    def following(self) -> tuple[str, Doubles, float]:
+        """Return task, vector and value of the next reward."""
+        return *self._features(self.waiting[0]), self.waiting[0].value
 
     # ---- The prior
 
@@ -178,13 +188,6 @@ def policy_bytes(policy: Shared) -> bytes:
 def policy_copy(policy: Shared) -> Shared:
     """Return a policy with the same state, which goes its own way."""
     return Shared.load(io.BytesIO(policy_bytes(policy)))
-
-
-def refitted_bytes(settings: Settings, found: Refit) -> bytes:
-    """Return the same of a policy that has installed this; nobody else may use it meanwhile."""
-    twin = policy_for(settings)
-    twin.restore(found.state)
-    return policy_bytes(twin)
 
 
 @functools.cache
