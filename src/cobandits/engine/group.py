@@ -137,6 +137,7 @@ class Group:
 
     def _stage_reward(self, ticket: Ticket, fold: SpaceFold, asked: Reward, known: Known) -> None:
         value = _number(asked.value)
+        fold.settings.check_reward(value)
         key = None if asked.key is None else check_name(asked.key, "key")
         taken = None if asked.taken is None else fold.memory.place(known.number, asked.taken)
         found = judge_reward(fold.settings, known, value, key, taken, self._at)

@@ -47,6 +47,7 @@ def policy_for(settings: Settings) -> Shared:
         labels=True,
         explore=settings.explore,
         on_change=settings.on_change,
+        rewards=settings.reward_kind,
         floor=settings.floor,
     )
 
