@@ -63,9 +63,9 @@ def test_other_rewards_are_refused(
         with pytest.raises(DataError, match=message):
             space.reward(made.id, wrong)
         assert space.reward(made.id, fine).status == "accepted"
-        past = {"task": "x", "arms": ARMS, "chosen": "0", "probability": 1.0}
+        past = Past(task="x", arms=ARMS, chosen="0", probability=1.0, reward=wrong)
         with pytest.raises(DataError, match=message):
-            space.import_past([Past(**past, reward=wrong)])
+            space.import_past([past])
         assert [event.kind for event in space.events()] == ["space", "decision", "reward"]
 
 

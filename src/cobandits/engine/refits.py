@@ -6,12 +6,12 @@ give the same bits, so which one it was stands nowhere.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, NamedTuple
@@ -32,10 +32,11 @@ __all__ = ["LARGE", "Refitter", "Task", "main"]
 Doubles = NDArray[np.float64]
 Done = Callable[[Refit | None, bytes], None]
 
-# Features of all rewards from which a process learns the prior. With fewer it takes a tenth of a
-# second or less, and the process would take longer to start.
-LARGE = 400_000
-_PROGRAM = "from cobandits.engine.refits import main; raise SystemExit(main())"
+# Features of all rewards from which a process learns the prior. With fewer it takes some hundredths
+# of a second, which few would notice; the process has 100 MB.
+LARGE = 100_000
+_PROGRAM = "from cobandits.engine.refits import main; main()"
+_LENGTH = 8  # bytes of the length of a message
 _NICE = 5  # by how much the process is nicer than this one: decisions come first
 
 
@@ -70,8 +71,9 @@ class Refitter:
         """Give up what is under way."""
         self._closed = True
         if (process := self._process) is not None:
-            process.kill()
+            process.kill()  # so the thread goes on
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._end()
 
     def _run(self, task: Task, done: Done) -> None:
         try:
@@ -85,32 +87,44 @@ class Refitter:
     def _in_process(self, task: Task) -> tuple[Refit, bytes] | None:
         """Return what another process has learned, None if it could not."""
         try:
-            with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as answered:
-                asked.write(_request(task))
-                asked.seek(0)
-                if self._exit_code(asked, answered) != 0:
-                    return None
-                answered.seek(0)
-                content = answered.read()
+            content = self._asked(_request(task))
+            if not content:
+                return None
             after, origin = task.snapshot.state.rewards, task.snapshot.origin
             return Refit(_state_of(content), after, origin), content
-        except (OSError, CobanditsError) as error:
-            logging.getLogger("cobandits").warning("a thread learns the prior: %s", error)
+        except (OSError, EOFError, CobanditsError) as error:
+            self._end()  # the next one starts another
+            if not self._closed:
+                logging.getLogger("cobandits").warning("a thread learns the prior: %r", error)
             return None
 
-    def _exit_code(self, asked: IO[bytes], answered: IO[bytes]) -> int:
-        self._process = process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM],
-            stdin=asked,
-            stdout=answered,
-            start_new_session=True,  # what ends this process by the keyboard does not end it
-        )
+    def _asked(self, request: bytes) -> bytes:
+        """Return what the process answers; start it if it does not run."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # the keyboard ends the engine, not its process
+            )
+        asked, answered = self._process.stdin, self._process.stdout
+        assert asked is not None
+        assert answered is not None
         if self._closed:
-            process.kill()  # it was closed in between
-        try:
-            return process.wait()
-        finally:
-            self._process = None
+            raise EOFError("the engine was closed")
+        _send(asked, request)
+        return _received(answered)
+
+    def _end(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):  # what was not sent is not missed
+                        pipe.close()
 
 
 def _here(task: Task) -> tuple[Refit, bytes]:
@@ -131,7 +145,23 @@ def _state_of(content: bytes) -> State:
     return state
 
 
-# ---- The other process
+# ---- The other process: requests and answers, each after its length
+
+
+def _send(pipe: IO[bytes], content: bytes) -> None:
+    pipe.write(len(content).to_bytes(_LENGTH, "big"))
+    pipe.write(content)
+    pipe.flush()
+
+
+def _received(pipe: IO[bytes]) -> bytes:
+    """Return what was sent; raise EOFError where the sender is gone."""
+    length = pipe.read(_LENGTH)
+    size = int.from_bytes(length, "big")
+    content = pipe.read(size)
+    if len(length) < _LENGTH or len(content) < size:
+        raise EOFError("the process has ended")
+    return content
 
 
 def _request(task: Task) -> bytes:
@@ -140,22 +170,22 @@ def _request(task: Task) -> bytes:
     return packed(header, _bytes_of(task.settings, task.snapshot.origin))
 
 
-def answered(request: bytes) -> bytes:
+def _answer(request: bytes) -> bytes:
     """Return the policy of a request after its next reward, with the prior learned."""
     header, content = unpacked(request)
     policy = Shared.load(io.BytesIO(content))
-    policy.learn(*as_rows([header["task"]], [np.array(header["x"])], [header["value"]]))
+    try:
+        policy.learn(*as_rows([header["task"]], [np.array(header["x"])], [header["value"]]))
+    except CobanditsError:
+        return b""  # the engine tries the same, and says why
     return policy_bytes(policy)
 
 
-def main() -> int:
-    """Answer the request on standard input."""
+def main() -> None:
+    """Answer requests on standard input until there are no more."""
     if hasattr(os, "nice"):
         os.nice(_NICE)
     logging.getLogger("cobandits").addHandler(logging.NullHandler())  # the engine says it
-    try:
-        found = answered(sys.stdin.buffer.read())
-    except CobanditsError:
-        return 1  # the engine tries the same, and says why
-    sys.stdout.buffer.write(found)
-    return 0
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            _send(sys.stdout.buffer, _answer(_received(sys.stdin.buffer)))
