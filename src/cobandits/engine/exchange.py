@@ -133,6 +133,7 @@ def _choice(one: Past, ready: Prepared, fold: SpaceFold, number: int) -> Choice:
             f"a past decision needs a probability above 0 and at most 1 and a finite reward, got "
             f"{one.probability!r} and {one.reward!r}"
         )
+    fold.settings.check_reward(one.reward)
     place = ready.ids.index(one.chosen)
     return Choice(
         arm=place,

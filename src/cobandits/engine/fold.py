@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.engine.codec import decoded
-from cobandits.engine.events import Event
+from cobandits.engine.events import REQUESTED, Event
 from cobandits.engine.learner import Learner, policy_bytes, policy_for
 from cobandits.engine.memory import Memory
 from cobandits.engine.outcomes import Outcomes
@@ -61,7 +61,17 @@ class SpaceFold:
             The prior of an ``install``, or what a ``relearn`` has led to, where another thread has
             worked it out already.
         """
-        self.learner.add(self.outcomes.follow(event, self.settings))
+        if lessons := self.outcomes.follow(event, self.settings):
+            self.learner.add(lessons)
+        if event.kind in REQUESTED:
+            self.memory.follow(event, x)
+        else:
+            self._take(event, found)
+        self.counts[event.kind] += 1
+        self.last = event.number
+
+    def _take(self, event: Event, found: Refit | Relearned | None) -> None:
+        """Take an event that no caller has asked for with a request."""
         if event.kind == "change":
             self._change(event.body)
         elif event.kind == "install":
@@ -75,10 +85,6 @@ class SpaceFold:
         elif event.kind == "relearn":
             made = found if isinstance(found, tuple) else Relearning.of(event, self._store)
             self._relearned(event, *made)
-        else:
-            self.memory.follow(event, x)
-        self.counts[event.kind] += 1
-        self.last = event.number
 
     def _relearned(self, event: Event, found: Relearning, policy: Shared) -> None:
         """Take a policy that has learned the log anew; the rest of it is learned next."""

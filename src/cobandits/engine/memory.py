@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +35,7 @@ class Given(NamedTuple):
     taken: int | None
 
 
-@dataclass
+@dataclass(slots=True)
 class Known:
     """A decision, and what has become of it."""
 
@@ -45,7 +45,7 @@ class Known:
     shown: bool  # not a held one that was not activated
     held: bool
     imported: bool = False  # made elsewhere: it has its reward, and no id
-    given: list[Given] = field(default_factory=list)
+    given: tuple[Given, ...] = ()
     x: Doubles | None = None  # the vector of its arm
     event: Event | None = None  # read when the vector is not there
 
@@ -55,9 +55,8 @@ class Known:
             self.shown, self.until = True, event.until
         elif event.kind == "reward" and event.value is not None:
             body = decoded(event.body) if event.body else {}
-            self.given.append(
-                Given(event.number, event.at, event.value, body.get("key"), body.get("taken"))
-            )
+            one = Given(event.number, event.at, event.value, body.get("key"), body.get("taken"))
+            self.given = (*self.given, one)
 
 
 class Memory:
