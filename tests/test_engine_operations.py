@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import io
+import json
 import random
 import sqlite3
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cobandits import Shared
 from cobandits.engine import (
     Category,
     ConflictError,
+    Decide,
     Engine,
     Number,
     Schema,
@@ -25,6 +30,7 @@ from cobandits.engine import (
     UnknownVersionError,
 )
 from cobandits.engine import engine as engine_module
+from cobandits.engine.encoding import prepared
 from cobandits.engine.learner import policy_bytes
 from cobandits.engine.retention import erase_events
 from cobandits.errors import DataError
@@ -54,9 +60,9 @@ def played(space: Space, rounds: int, *, seed: int = 0, task: str = "a") -> None
         space.reward(made.id, rng.random())
 
 
-def taught(seed: int = 0, **given: object) -> bytes:
+def taught(seed: int = 0, **options: object) -> bytes:
     """Return the file of a policy that was taught elsewhere."""
-    policy = Shared(dim=2, labels=True, **given)  # type: ignore[arg-type]
+    policy = Shared(dim=2, labels=True, **options)  # type: ignore[arg-type]
     rng = np.random.default_rng(seed)
     for _ in range(20):
         arms = rng.standard_normal((1, 3, 2))
@@ -145,7 +151,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     content = taught()
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("s", dim=2)
-        for given, says in [
+        for wrong, says in [
             (b"nothing", "no policy"),
             (content[:-100], "no policy"),
             (forged.getvalue(), "forged"),
@@ -154,7 +160,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             (taught(explore="always"), "explore='always'"),
         ]:
             with pytest.raises(DataError, match=says):
-                space.upload("x", given)
+                space.upload("x", wrong)
         for label in ("v12", "", "../x", "x" * 101):
             with pytest.raises(DataError, match="label"):
                 space.upload(label, content)
@@ -281,3 +287,32 @@ def test_what_does_not_fit_another_schema_is_left_out(tmp_path: Path) -> None:
         assert engine.verify().ok
         with pytest.raises(DataError, match="since and before"):
             space.relearn()
+
+
+# ---- Requests from JSON
+
+TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
+ARM = st.fixed_dictionaries(
+    {},
+    optional={
+        "price": st.none() | st.integers(-(2**53), 2**53) | st.floats(-1e50, 1e50),
+        "kind": st.sampled_from(["hot", "cold", "other", ""]) | TEXTS,
+    },
+)
+
+
+@given(arms=st.lists(ARM, min_size=1, max_size=4), task=TEXTS)
+def test_a_request_from_json_needs_no_second_reading(arms: list[dict[str, Any]], task: str) -> None:
+    read = json.loads(json.dumps(arms))
+    asked = Decide(task=task, arms=[{**arm, "id": str(n)} for n, arm in enumerate(read)])
+    found: list[Any] = []
+    for plain in (False, True):
+        try:
+            found.append(prepared(asked, FIRST, plain=plain))
+        except DataError as error:
+            found.append(str(error))
+    if isinstance(found[0], str):
+        assert found[0] == found[1]
+        return
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other

@@ -41,16 +41,20 @@ class Prepared(NamedTuple):
     schema: Schema
 
 
-def prepared(asked: Decide, schema: Schema) -> Prepared:
-    """Check and encode a request; refuse what makes no sense, naming what it is."""
+def prepared(asked: Decide, schema: Schema, *, plain: bool = False) -> Prepared:
+    """Check and encode a request; refuse what makes no sense, naming what it is.
+
+    A ``plain`` request was read from JSON, so that reading it once more would change nothing.
+    """
     if asked.id is not None:
         check_name(asked.id, "id")
         if is_made(asked.id):
             raise DataError(
                 f"the id {asked.id!r} has the form of ids that are made; choose another form"
             )
-    text = encoded({name: value for name in _PARTS if (value := getattr(asked, name))})
-    request: dict[str, Any] = decoded(text)  # as it will be read: the same numbers
+    given = {name: value for name in _PARTS if (value := getattr(asked, name))}
+    text = encoded(given)
+    request: dict[str, Any] = given if plain else decoded(text)  # as the log has it: same numbers
     ids = arm_ids(request)
     available = _available(request, ids)
     return Prepared(

@@ -95,22 +95,30 @@ class Space(Logbook):
         self._writer.put(job)
         return job.wait()
 
-    def submit(self, requests: Sequence[Request]) -> Future[list[Answer | Exception]]:
-        """Do the same without waiting: the future gets what :meth:`ask` returns."""
+    def submit(
+        self, requests: Sequence[Request], *, plain: bool = False
+    ) -> Future[list[Answer | Exception]]:
+        """Do the same without waiting: the future gets what :meth:`ask` returns.
+
+        ``plain`` requests were read from JSON, which saves reading them as the log has them.
+        """
         future: Future[list[Answer | Exception]] = Future()
         future.set_running_or_notify_cancel()  # what was handed over cannot be taken back
-        job = Job(self._fold.number, self._prepared(requests), future.set_result)
+        job = Job(self._fold.number, self._prepared(requests, plain), future.set_result)
         self._writer.put(job)
         return future
 
     def _prepared(
-        self, requests: Sequence[Request]
+        self, requests: Sequence[Request], plain: bool = False
     ) -> list[Prepared | Reward | Activate | Exception]:
         schema = self.settings.schema
         found: list[Prepared | Reward | Activate | Exception] = []
         for one in requests:
             try:
-                found.append(prepared(one, schema) if isinstance(one, Decide) else one)
+                if isinstance(one, Decide):
+                    found.append(prepared(one, schema, plain=plain))
+                else:
+                    found.append(one)
             except Exception as error:  # of this request alone
                 found.append(error)
         return found

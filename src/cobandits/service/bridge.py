@@ -63,7 +63,7 @@ class Bridge:
                 loop.call_soon_threadsafe(self._hand_out, group, answers, len(answers))
 
             try:
-                space.submit(requests).add_done_callback(done)
+                space.submit(requests, plain=True).add_done_callback(done)
             except Exception as error:
                 self._hand_out(group, error, len(requests))
 
