@@ -1,4 +1,15 @@
-"""The engine: durable decisions and rewards against plain durable writes, and a refit's shadow."""
+"""The engine: durable decisions and rewards against plain durable writes, and a refit's shadow.
+
+**Pairs.** 64 threads ask for a decision and tell its reward, one after the other, and wait for each
+answer: features are checked and encoded, arms are chosen, both are on disk before the answers, and
+rewards are learned meanwhile. Beside it one thread writes the very rows that the engine has just
+written, which it need not make, into an equal table with an equal index, 64 in a transaction, with
+``synchronous=FULL`` too. The two are timed in turn. The space knows the law of the rewards before:
+what is timed is not how it notices a change.
+
+**Latency.** One thread decides, one at a time, while a prior of 1,000 tasks is learned and while
+none is.
+"""
 
 from __future__ import annotations
 
@@ -75,11 +86,16 @@ def filled(space: Space, dim: int, tasks: int, rows: int) -> Iterator[int]:
         ]
         made = [one for one in space.ask(asked) if isinstance(one, Decision)]
         values = [
-            float(np.sum(ask.arms[int(one.arm)]["features"][:3]) + rng.normal())
+            earned(ask.arms, one) + float(rng.normal())
             for ask, one in zip(asked, made, strict=True)
         ]
         space.ask([Reward(decision=one.id, value=v) for one, v in zip(made, values, strict=True)])
         yield n + 500
+
+
+def earned(arms: Any, made: Decision) -> float:
+    """Return what a decision is worth on average."""
+    return float(sum(arms[int(made.arm)]["features"][:3]))
 
 
 # ---- Throughput
@@ -107,10 +123,12 @@ def durable_pairs(folder: Path) -> tuple[Any, Any]:
 
 
 def seconds_of_clients(space: Space, offers: list[Arms]) -> float:
+    noises = np.random.default_rng(len(space.versions())).standard_normal(PAIRS).tolist()
+
     def client(mine: list[Arms]) -> None:
-        for arms in mine:
+        for arms, noise in zip(mine, noises, strict=True):
             made = space.decide(f"task {len(mine)}", arms=arms)
-            space.reward(made.id, float(arms[int(made.arm)]["features"][0]))
+            space.reward(made.id, earned(arms, made) + noise)
 
     parts = [offers[n::CLIENTS] for n in range(CLIENTS)]
     return seconds_of([lambda mine=mine: client(mine) for mine in parts])  # type: ignore[misc]

@@ -90,7 +90,12 @@ class Running:
 
 @contextmanager
 def running(
-    db: Path | str, *, key: str | None = None, port: int = 0, **settings: Any
+    db: Path | str,
+    *,
+    key: str | None = None,
+    port: int = 0,
+    environment: Mapping[str, str] | None = None,
+    **settings: Any,
 ) -> Iterator[Running]:
     """Start a service, wait until it listens, and stop it at the end."""
     given = json.dumps({"db": str(db), "port": port, **settings})
@@ -99,7 +104,8 @@ def running(
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={k: v for k, v in os.environ.items() if k != _COVERAGE} | {"OPENBLAS_NUM_THREADS": "1"},
+        env={k: v for k, v in os.environ.items() if k != _COVERAGE}
+        | {"OPENBLAS_NUM_THREADS": "1", **(environment or {})},
         cwd=_ROOT,
     )
     try:

@@ -1,9 +1,11 @@
 """Kill the service again and again under load, and compare its log with the clients' own records.
 
 `python -m tests.service_kills --kills 100 --clients 32` is the long version; `test_service_kills`
-is a short one. Clients send decisions and rewards with ids of their own and repeat what was not
-answered, as :class:`cobandits.client.Client` does. At the end nothing that was answered may be
-missing or changed, nothing may be there twice, and every decision is made again from the log.
+is a short one. Kills are at random moments, and before and after each of: a write to the log, its
+fsync, a reply, learning a reward, the swap of a prior, a piece of a snapshot. Clients send
+decisions and rewards with ids of their own and repeat what was not answered, as
+:class:`cobandits.client.Client` does. At the end nothing that was answered may be missing or
+changed, nothing may be there twice, and every decision is made again from the log.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from __future__ import annotations
 import argparse
 import random
 import socket
+import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,20 +26,36 @@ from signal import SIGKILL
 
 from cobandits.client import Client, Retries, ServiceError
 from cobandits.engine import Engine
-from tests.service import running
+from tests.faults import compiled
+from tests.service import Running, running
 
-__all__ = ["Outcome", "killed_often"]
+__all__ = ["HOOKS", "Outcome", "killed_often"]
 
 DIM = 3
 PATIENT = Retries(attempts=2000, first=0.1, longest=0.3)
+# Up to how many calls of each kind pass before the one that is the last.
+POINTS = {"write": 60, "fsync": 30, "reply": 200, "learn": 60, "swap": 2, "snapshot": 3}
+HOOKS = [(point, moment) for point in POINTS for moment in ("before", "after")]
+PATIENCE = 60.0  # seconds until a kill at a hook that was not reached is one at random
+
+
+Named = tuple[str, str]  # a space, and the id of a decision in it
+
+
+@dataclass
+class Load:
+    """What clients do. Each kill has a space of its own, so that priors are learned often."""
+
+    space: str = "space-0"
+    stopped: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass
 class Record:
     """What one client was answered."""
 
-    decisions: dict[str, tuple[str, float]] = field(default_factory=dict)
-    rewards: dict[str, float] = field(default_factory=dict)
+    decisions: dict[Named, tuple[str, float]] = field(default_factory=dict)
+    rewards: dict[Named, float] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -44,37 +64,41 @@ class Outcome:
     """What was compared."""
 
     kills: int
+    at: dict[str, int]  # kills by the hook that they were at
     decisions: int
     rewards: int
     recomputed: int
     wrong: list[str]
 
 
-def _play(number: int, address: str, key: str, record: Record, stopped: threading.Event) -> None:
+def _play(number: int, address: str, key: str, record: Record, load: Load) -> None:
     """Decide and reward until told to stop; every answer is kept."""
     rng = random.Random(number)
     with Client(address, key, retries=PATIENT, timeout=5.0) as client:
         turn = 0
-        while not stopped.is_set():
+        while not load.stopped.is_set():
             turn += 1
-            name = f"{number}-{turn}"
-            arms = [{"id": a, "features": [rng.gauss(0, 1) for _ in range(DIM)]} for a in "abc"]
+            space, name = load.space, f"{number}-{turn}"
             try:
-                made = client.decide("space", f"task-{rng.randrange(20)}", arms, id=name)
-                record.decisions[name] = (made.arm, made.probability)
-                if rng.random() < 0.8:
-                    value = round(rng.random(), 3)
-                    status = client.reward("space", name, value).status
-                    record.rewards[name] = value
-                    if status not in ("accepted", "repeated"):
-                        record.problems.append(f"{name}: {status}")
-                    if (
-                        rng.random() < 0.2
-                        and client.reward("space", name, value).status != "repeated"
-                    ):
-                        record.problems.append(f"{name}: a duplicate counted")
+                _one(client, rng, record, (space, name))
             except ServiceError as error:
-                record.problems.append(f"{name}: {error}")
+                record.problems.append(f"{space} {name}: {error}")
+
+
+def _one(client: Client, rng: random.Random, record: Record, named: Named) -> None:
+    """Ask for a decision and reward it, perhaps twice."""
+    arms = [{"id": a, "features": [rng.gauss(0, 1) for _ in range(DIM)]} for a in "abc"]
+    made = client.decide(named[0], f"task-{rng.randrange(5)}", arms, id=named[1])
+    record.decisions[named] = (made.arm, made.probability)
+    if rng.random() < 0.2:
+        return
+    value = round(rng.random(), 3)
+    status = client.reward(*named, value).status
+    record.rewards[named] = value
+    if status not in ("accepted", "repeated"):
+        record.problems.append(f"{named}: {status}")
+    if rng.random() < 0.2 and client.reward(*named, value).status != "repeated":
+        record.problems.append(f"{named}: a duplicate counted")
 
 
 def _wait_for(records: list[Record], more: int) -> None:
@@ -94,12 +118,11 @@ def _free_port() -> int:
 
 
 @contextmanager
-def _clients(count: int, port: int, key: str) -> Iterator[list[Record]]:
+def _clients(count: int, port: int, key: str, load: Load) -> Iterator[list[Record]]:
     records = [Record() for _ in range(count)]
-    stopped = threading.Event()
     address = f"http://127.0.0.1:{port}"
     threads = [
-        threading.Thread(target=_play, args=(number, address, key, record, stopped))
+        threading.Thread(target=_play, args=(number, address, key, record, load))
         for number, record in enumerate(records)
     ]
     for thread in threads:
@@ -107,66 +130,128 @@ def _clients(count: int, port: int, key: str) -> Iterator[list[Record]]:
     try:
         yield records
     finally:
-        stopped.set()
+        load.stopped.set()
         for thread in threads:
             thread.join(120)
 
 
-def killed_often(folder: Path, *, kills: int, clients: int, answers: int, seed: int = 0) -> Outcome:
-    """Kill the service at random moments; return what differs from what clients were told.
+def killed_often(
+    folder: Path,
+    *,
+    kills: int,
+    clients: int,
+    answers: int,
+    seed: int = 0,
+    hooks: Sequence[tuple[str, str]] = (),
+) -> Outcome:
+    """Kill the service; return what differs from what clients were told.
 
-    There are ``answers`` between two kills, in the mean.
+    Every second kill is at one of the hooks, in turn, if there are any; the others are at random,
+    with ``answers`` between two kills, in the mean.
     """
-    rng = random.Random(seed)
-    db, port = folder / "killed.db", _free_port()
+    rng, load, at = random.Random(seed), Load(), Counter[str]()
+    db, port, shim = folder / "killed.db", _free_port(), compiled(folder) if hooks else None
     with running(db, port=port) as first:
         key = first.key
-        first.post("/v1/spaces", {"name": "space", "dim": DIM})
+        for n in range(kills + 1):
+            first.post("/v1/spaces", {"name": f"space-{n}", "dim": DIM})
+    turns = iter(_turns(hooks, kills))
     with ExitStack() as stack:
         records: list[Record] = []
         for kill in range(kills + 1):
-            with running(db, key=key, port=port) as service:
+            hook = next(turns, None)
+            environment = _environment(hook, rng, shim)
+            with running(db, key=key, port=port, environment=environment) as service:
+                load.space = f"space-{kill}"
                 if kill == 0:
-                    records = stack.enter_context(_clients(clients, port, key))
-                _wait_for(records, rng.randrange(2 * answers))
-                time.sleep(rng.uniform(0, 0.02))
+                    records = stack.enter_context(_clients(clients, port, key, load))
                 if kill < kills:
-                    service.stop(SIGKILL)
+                    at[_ended(service, hook, records, rng, answers)] += 1
                 else:
+                    _wait_for(records, answers)
                     stack.close()  # all clients get their last answers
-    return _compared(db, kills, records)
+    return _compared(db, dict(at), records)
 
 
-def _compared(db: Path, kills: int, records: list[Record]) -> Outcome:
+def _turns(hooks: Sequence[tuple[str, str]], kills: int) -> list[tuple[str, str] | None]:
+    """Return where each kill is: at a hook, or None for at random."""
+    if not hooks:
+        return [None] * kills
+    return [hooks[n // 2 % len(hooks)] if n % 2 == 0 else None for n in range(kills)]
+
+
+def _environment(
+    hook: tuple[str, str] | None, rng: random.Random, shim: Path | None
+) -> dict[str, str]:
+    if hook is None:
+        return {}
+    nth = rng.randint(1, POINTS[hook[0]])
+    return {"LD_PRELOAD": str(shim), "FAULTS_KILL": f"{hook[0]}:{hook[1]}:{nth}"}
+
+
+def _ended(
+    service: Running,
+    hook: tuple[str, str] | None,
+    records: list[Record],
+    rng: random.Random,
+    answers: int,
+) -> str:
+    """Wait until the service has ended itself, or end it; return where that was."""
+    if hook is not None:
+        try:
+            assert service.process.wait(PATIENCE) == -SIGKILL
+            return f"{hook[1]} {hook[0]}"
+        except subprocess.TimeoutExpired:
+            pass
+    else:
+        _wait_for(records, rng.randrange(2 * answers))
+        time.sleep(rng.uniform(0, 0.02))
+    service.stop(SIGKILL)
+    return "at random"
+
+
+def _compared(db: Path, at: dict[str, int], records: list[Record]) -> Outcome:
     wrong = [problem for record in records for problem in record.problems]
     told = {name: answer for record in records for name, answer in record.decisions.items()}
     rewarded = {name: value for record in records for name, value in record.rewards.items()}
     with Engine.open(db) as engine:
         engine.settle()
-        space = engine.space("space")
-        logged = {one.decision.id: one for one in space.decisions()}
-        for name, answer in told.items():
-            if name not in logged:
-                wrong.append(f"{name}: answered, and not in the log")
-            elif (logged[name].decision.arm, logged[name].decision.probability) != answer:
-                wrong.append(f"{name}: the log has another answer")
-        for name, value in rewarded.items():
-            given = [one.value for one in logged[name].rewards] if name in logged else []
+        logged = {
+            (space.name, one.decision.id): one
+            for space in engine.spaces()
+            for one in space.decisions()
+        }
+        for named, answer in told.items():
+            if named not in logged:
+                wrong.append(f"{named}: answered, and not in the log")
+            elif (logged[named].decision.arm, logged[named].decision.probability) != answer:
+                wrong.append(f"{named}: the log has another answer")
+        for named, value in rewarded.items():
+            given = [one.value for one in logged[named].rewards] if named in logged else []
             if given != [value]:
-                wrong.append(f"{name}: rewards {given} in the log, {value} was answered")
-        numbers = [event.number for event in space.events()]
-        if sorted(numbers) != list(range(numbers[0], numbers[0] + len(numbers))):
-            wrong.append("numbers have gaps")
-        verified = engine.verify()
+                wrong.append(f"{named}: rewards {given} in the log, {value} was answered")
+        wrong += _miscounted(engine)
+        verified = engine.verify()  # numbers without gaps, too
         if not verified.ok:
             wrong.append(str(verified))
     return Outcome(
-        kills=kills,
+        kills=sum(at.values()),
+        at=at,
         decisions=len(told),
         rewards=len(rewarded),
         recomputed=verified.decisions,
         wrong=wrong,
     )
+
+
+def _miscounted(engine: Engine) -> list[str]:
+    """Return spaces that have not learned each reward of their log once."""
+    found = []
+    for space in engine.spaces():
+        refs = [event.ref for event in space.events(kinds=["reward"])]
+        if not len(refs) == len(set(refs)) == space.policy().rewards:
+            found.append(f"{space.name}: {len(refs)} rewards, {space.policy().rewards} learned")
+    return found
 
 
 def main() -> None:
@@ -175,10 +260,16 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--answers", type=int, default=200, help="between two kills, in the mean")
+    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = killed_often(
-            Path(folder), kills=given.kills, clients=given.clients, answers=given.answers
+            Path(folder),
+            kills=given.kills,
+            clients=given.clients,
+            answers=given.answers,
+            seed=given.seed,
+            hooks=HOOKS,
         )
     print(found)
     if found.wrong:

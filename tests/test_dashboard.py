@@ -130,6 +130,39 @@ def test_logging_out_ends_the_session(service: Running) -> None:
     assert service.get("/dashboard", key=None, headers={"Cookie": cookie}).status == 303
 
 
+def test_a_new_space_says_what_is_next_and_shows_its_first_decision(service: Running) -> None:
+    cookie = logged_in(service)
+    service.post("/v1/spaces", {"name": "new", "dim": 2})
+    path = "/dashboard/spaces/new"
+    shown = page(service, path, cookie)
+    assert "First steps" in shown
+    assert "Ask for decisions: 0 so far" in shown
+    asked = {"task": "berlin", "arms": [{"id": "tea", "features": [1, 0]}], "id": "order-1"}
+    service.post("/v1/spaces/new/decisions", asked)
+    service.post("/v1/spaces/new/decisions/order-1/rewards", {"value": 0.75})
+    while service.get("/v1/spaces/new").json["version"].endswith("+0"):
+        time.sleep(0.01)  # until it is learned
+    shown = page(service, path, cookie)
+    assert "Send their rewards: 1 so far" in shown
+    assert "<strong>0.75</strong>" in shown
+    assert f"{path}/decisions/order-1" in shown
+    assert "One task has rewards" in shown
+    assert "0.75" in page(service, f"{path}/decisions/order-1", cookie)
+    assert "First steps" not in page(service, "/dashboard/spaces/offers", cookie)
+    service.send("PATCH", "/v1/spaces/new", b'{"frozen": true}')
+    assert "learning is frozen" in page(service, path, cookie)
+
+
+def test_an_uploaded_version_is_among_the_versions(service: Running) -> None:
+    first = service.get("/v1/spaces/offers/versions").json["versions"][0]["name"]
+    content = service.get(f"/v1/spaces/offers/versions/{first}/file").body
+    binary = {"Content-Type": "application/octet-stream"}
+    path = "/v1/spaces/offers/versions/autumn/file"
+    assert service.send("PUT", path, content, headers=binary).status == 200
+    shown = page(service, "/dashboard/spaces/offers/versions", logged_in(service))
+    assert "uploaded as autumn" in shown
+
+
 @pytest.fixture(scope="module")
 def browser(service: Running) -> Iterator[Browser]:
     path = find_browser()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.faults import needs_faults
 from tests.service_kills import killed_often
 
 
@@ -13,3 +14,12 @@ def test_nothing_that_was_answered_is_lost_or_learned_twice(tmp_path: Path) -> N
     assert found.decisions >= 20
     assert found.rewards >= 10
     assert found.recomputed >= found.decisions
+
+
+@needs_faults
+def test_nor_when_it_ends_between_write_and_reply(tmp_path: Path) -> None:
+    hooks = [("fsync", "after"), ("swap", "before")]
+    found = killed_often(tmp_path, kills=4, clients=4, answers=20, hooks=hooks)
+    assert found.wrong == []
+    assert set(found.at) == {"after fsync", "before swap", "at random"}
+    assert found.recomputed >= found.decisions >= 20

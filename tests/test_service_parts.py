@@ -202,7 +202,7 @@ def service(tmp_path: Path) -> Service:
 
 def test_more_than_may_wait_is_refused_and_errors_reach_their_caller(service: Service) -> None:
     class Full(Space):
-        def submit(self, requests: Sequence[Request]) -> NoReturn:
+        def submit(self, requests: Sequence[Request], *, plain: bool = False) -> NoReturn:
             raise OverloadedError("full")
 
     full = Full.__new__(Full)

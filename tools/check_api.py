@@ -42,4 +42,4 @@ def main(schemathesis: str, examples: int = 60) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(str(Path(sys.argv[1]).absolute()))  # it is run in another folder

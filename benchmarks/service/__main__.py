@@ -5,19 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 
-from benchmarks.service import regret, speed
+from benchmarks.service import regret, speed, startup
 
 
 def main() -> None:
     """Run what is named."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service", description=__doc__)
-    parser.add_argument("what", choices=["speed", "regret"])
+    parser.add_argument("what", choices=["speed", "regret", "startup"])
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--rewards", type=int, default=1_000_000)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--fastapi", default=sys.executable, help="a Python that has FastAPI")
     given = parser.parse_args()
     if given.what == "speed":
         speed.main(given.fastapi, given.seconds)
+    elif given.what == "startup":
+        startup.main(given.rewards)
     else:
         regret.main(seeds=given.seeds)
 

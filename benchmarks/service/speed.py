@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 
 from benchmarks.service.http_load import Loaded, load, request_bytes
+from tests.engine_postgres import databases
 from tests.service import running
 
 __all__ = ["main"]
@@ -101,12 +102,14 @@ def fastapi(python: str, port: int) -> Iterator[int]:
         process.wait()
 
 
-def ours(folder: Path, clients: int, seconds: float, batch: int = 1) -> tuple[Loaded, float]:
-    """Measure the service with its data in a folder."""
+def ours(
+    folder: Path, clients: int, seconds: float, batch: int = 1, db: str | None = None
+) -> tuple[Loaded, float]:
+    """Measure the service with its data in a folder, or in another database."""
     path = "/v1/spaces/load/decisions" + (":batch" if batch > 1 else "")
     with (
         tempfile.TemporaryDirectory(dir=folder) as place,
-        running(Path(place) / "a.db", rate=1e6) as service,
+        running(db or Path(place) / "a.db", rate=1e6, keys=f"{place}/keys") as service,
     ):
         assert service.post("/v1/spaces", {"name": "load", "dim": DIM}).status == 201
         count = 2000 if batch == 1 else 40
@@ -124,6 +127,8 @@ def main(python: str = sys.executable, seconds: float = 10.0, clients: int = 64)
         "durable, one client": ours(here, 1, seconds),
         "durable, batches of 64": ours(here, 16, seconds, batch=64),
     }
+    with databases() as made:
+        rows["durable, PostgreSQL"] = ours(here, clients, seconds, db=next(made))
     path = "/v1/spaces/load/decisions"
     with fastapi(python, 8765) as pid:
         requests = [request_bytes("POST", path, "key", body) for body in bodies(2000)]

@@ -14,7 +14,9 @@ import msgspec
 from cobandits.client.errors import ServiceError
 from cobandits.wire import ProblemDocument
 
-__all__ = ["Retries", "answer", "body_of", "new_id", "path"]
+__all__ = ["FILE", "Retries", "answer", "body_of", "new_id", "path", "plain"]
+
+FILE = "application/octet-stream"
 
 Answer = TypeVar("Answer")
 
@@ -62,8 +64,8 @@ def path(*parts: str) -> str:
 
 
 def body_of(message: object) -> bytes:
-    """Return a message as JSON."""
-    return msgspec.json.encode(message)
+    """Return a message as JSON, and bytes as they are."""
+    return message if isinstance(message, bytes) else msgspec.json.encode(message)
 
 
 def answer(status: int, content: bytes, kind: type[Answer]) -> Answer:

@@ -9,16 +9,18 @@ from typing import Any, TypeVar
 import httpx
 
 from cobandits.client.errors import UnreachableError
-from cobandits.client.exchange import Retries, answer, body_of, new_id, path, plain
+from cobandits.client.exchange import FILE, Retries, answer, body_of, new_id, path, plain
 from cobandits.client.rewards_sync import Rewards
 from cobandits.client.waiting import Waiting
 from cobandits.wire import (
     ActivationReply,
+    ComparisonReply,
     DecideBatch,
     DecideOne,
     DecisionReply,
     DecisionResult,
     DecisionResults,
+    DeletedReply,
     RewardBatch,
     RewardInBatch,
     RewardOne,
@@ -26,6 +28,8 @@ from cobandits.wire import (
     RewardResult,
     RewardResults,
     SpaceReply,
+    VersionReplies,
+    VersionReply,
 )
 
 __all__ = ["Client"]
@@ -102,6 +106,18 @@ class Client:
         """Change settings from now on."""
         return self._ask("PATCH", path("spaces", name), SpaceReply, settings)
 
+    def freeze(self, name: str) -> SpaceReply:
+        """Let learning rest: rewards are kept, and learned after :meth:`unfreeze`."""
+        return self.change_space(name, frozen=True)
+
+    def unfreeze(self, name: str) -> SpaceReply:
+        """Let learning go on."""
+        return self.change_space(name, frozen=False)
+
+    def delete_space(self, name: str) -> DeletedReply:
+        """Delete a space with all its events, for ever."""
+        return self._ask("DELETE", path("spaces", name), DeletedReply)
+
     # ---- Decisions and rewards
 
     def decide(
@@ -167,6 +183,34 @@ class Client:
         """Return a place for rewards that are sent in batches, of ``size`` or each ``seconds``."""
         return Rewards(self.reward_many, space, size=size, seconds=seconds)
 
+    # ---- Versions
+
+    def versions(self, space: str) -> list[VersionReply]:
+        """Return the versions, in order."""
+        return (self._ask("GET", path("spaces", space, "versions"), VersionReplies)).versions
+
+    def restore(self, space: str, version: str) -> VersionReply:
+        """Return to a version, by its name or its label."""
+        address = path("spaces", space, "versions", version, "restore")
+        return self._ask("POST", address, VersionReply, {})
+
+    def compare(
+        self, space: str, version: str, other: str = "present", *, last: int = 100
+    ) -> ComparisonReply:
+        """Return how differently two versions would make the last decisions."""
+        address = path("spaces", space, "versions", version, "compare")
+        query = {"other": other, "last": last}
+        return self._ask("GET", address, ComparisonReply, query=query)
+
+    def download(self, space: str, version: str) -> bytes:
+        """Return a version as a file, for :meth:`cobandits.Shared.load`."""
+        return self._ask("GET", path("spaces", space, "versions", version, "file"), bytes)
+
+    def upload(self, space: str, label: str, content: bytes) -> VersionReply:
+        """Keep a file of :meth:`cobandits.Shared.save` as a version, to compare and restore."""
+        address = path("spaces", space, "versions", label, "file")
+        return self._ask("PUT", address, VersionReply, content)
+
     # ---- Reading
 
     def decision(self, space: str, decision: str) -> dict[str, Any]:
@@ -192,11 +236,14 @@ class Client:
         query: Mapping[str, Any] | None = None,
     ) -> Answer:
         body = None if message is None else body_of(message)
+        headers = {"content-type": FILE} if isinstance(message, bytes) else None
         last = "it was not asked"
         for attempt in range(self._retries.attempts):
             asked_to_wait = None
             try:
-                response = self._http.request(method, address, content=body, params=query)
+                response = self._http.request(
+                    method, address, content=body, params=query, headers=headers
+                )
             except httpx.TransportError as error:
                 last = f"{type(error).__name__}: {error}"
             else:

@@ -46,11 +46,14 @@ def decision_answer(
 
 def _ranking(choice: Choice, ids: list[str]) -> tuple[Ranked, ...]:
     """Return the arms that could be chosen: the most likely first, those not worked out last."""
-    known = [
-        Ranked(one, chance)
-        for one, chance in zip(ids, choice.chances, strict=True)
-        if chance is None or chance >= 0
-    ]
-    return tuple(
-        sorted(known, key=lambda one: 1.0 if one.probability is None else -one.probability)
-    )
+    pairs = zip(ids, choice.chances, strict=True)
+    known = [one for one in map(_ranked, pairs) if one[1] is None or one[1] >= 0]
+    known.sort(key=_falling)
+    return tuple(known)
+
+
+_ranked = Ranked._make
+
+
+def _falling(one: Ranked) -> float:
+    return 1.0 if one[1] is None else -one[1]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cobandits.engine.encoding import arm_ids, features
+from cobandits.engine.encoding import arm_ids, past_features
 from cobandits.engine.events import Event, request_of
-from cobandits.engine.settings import Settings
 from cobandits.errors import DataError
 from cobandits.policies import Shared
 from cobandits.ragged import RaggedArms
+from cobandits.schema import Schema
 
 __all__ = ["Comparison", "compared"]
 
@@ -34,8 +34,8 @@ class Comparison:
         )
 
 
-def compared(events: Sequence[Event], one: Shared, other: Shared, settings: Settings) -> Comparison:
-    """Return how differently two policies would make logged decisions."""
+def compared(events: Sequence[Event], *sides: tuple[Shared, Schema]) -> Comparison:
+    """Return how differently two policies, each with its schema, would make logged decisions."""
     if not events:
         raise DataError("there are no decisions to compare versions on; make some first")
     requests = [request_of(event) for event in events]
@@ -44,12 +44,15 @@ def compared(events: Sequence[Event], one: Shared, other: Shared, settings: Sett
         np.array([name not in request.get("exclude", ()) for name in arm_ids(request)])
         for request in requests
     ]
-    phi = [features(request, settings.schema) for request in requests]
-    arms = RaggedArms.of(phi, masks)
-    first, second = (policy.probabilities(tasks, arms) for policy in (one, other))
+    first, second = (
+        policy.probabilities(
+            tasks, RaggedArms.of([past_features(one, schema) for one in requests], masks)
+        )
+        for policy, schema in sides
+    )
     return Comparison(
         decisions=len(events),
         other_arm=float(np.mean(first.argmax(axis=1) != second.argmax(axis=1))),
         distance=float(np.abs(first - second).sum(axis=1).mean() / 2),
-        rewards=(one.rewards, other.rewards),
+        rewards=(sides[0][0].rewards, sides[1][0].rewards),
     )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from cobandits.engine.codec import decoded
 from cobandits.engine.errors import (
     DamagedLogError,
     OwnedError,
@@ -18,8 +19,10 @@ from cobandits.engine.events import Event
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import number_of
 from cobandits.engine.learner import policy_for
+from cobandits.engine.settings import Settings
 from cobandits.engine.snapshots import unpacked
 from cobandits.engine.stores import Batch, Query, Saved, Store
+from cobandits.engine.uploads import policy_of
 from cobandits.policies import Shared
 
 __all__ = ["Clock", "Core", "decision_key"]
@@ -49,6 +52,7 @@ class Core:
         self.store, self._clock = store, clock
         self.secret = store.meta("secret")
         self.folds: dict[int, SpaceFold] = {}
+        self.deleted: set[int] = set()  # spaces whose events are not all erased yet
         self.last, self.at = 0, 0
         self._doubt: _Doubt | None = None
         self._broken = False
@@ -57,7 +61,13 @@ class Core:
 
     def load(self, through: int | None = None) -> None:
         """Read the log: the last snapshot of each space, and all events after it."""
-        starts = [self._restored(event, through) for event in self._made(through)]
+        made = list(self.store.read(Query(kinds=("space", "delete"))))
+        self.deleted = {event.space for event in made if event.kind == "delete"}
+        starts = [
+            self._restored(event, through)
+            for event in made
+            if event.space not in self.deleted and (through is None or event.number <= through)
+        ]
         start = min(starts, default=0)
         if through is None:  # the last snapshots stand for all that was removed
             start = max(start, self.store.folded())
@@ -67,9 +77,6 @@ class Core:
                     f"the log has no event {start + count}: it was removed, or is lost"
                 )
             self.follow(event)
-
-    def _made(self, through: int | None) -> list[Event]:
-        return list(self.store.read(Query(kinds=("space",), through=through)))
 
     def catch_up(self) -> None:
         """Learn what waits, but for refits: no state may come after a later one in the log."""
@@ -98,6 +105,11 @@ class Core:
 
     def follow(self, event: Event) -> None:
         """Take an event that was read."""
+        if event.kind != "gone" and event.space not in self.deleted:
+            self._follow(event)
+        self.last, self.at = max(self.last, event.number), max(self.at, event.at)
+
+    def _follow(self, event: Event) -> None:
         if event.kind == "space" and event.number not in self.folds:
             self.begin(event)
         fold = self.folds.get(event.space)
@@ -105,7 +117,6 @@ class Core:
             raise DamagedLogError(f"event {event.number} is of a space that was never made")
         if event.number > fold.last:
             fold.apply(event)
-        self.last, self.at = max(self.last, event.number), max(self.at, event.at)
 
     def fold(self, name: str) -> SpaceFold:
         """Return a space by its name."""
@@ -117,15 +128,30 @@ class Core:
             f"there is no space {name!r}; make it with a schema. Known: {known}"
         )
 
+    def check_there(self, number: int) -> SpaceFold:
+        """Return a space by its number; refuse one that was deleted."""
+        fold = self.folds.get(number)
+        if fold is None:
+            raise UnknownSpaceError("this space was deleted; nothing was kept")
+        return fold
+
+    def drop(self, fold: SpaceFold) -> int:
+        """Forget a space that was deleted; return its number."""
+        del self.folds[fold.number]
+        self.deleted.add(fold.number)
+        return fold.number
+
     def version_policy(self, number: int) -> Shared:
         """Return the policy that a version began with."""
         event = self.store.event(number)
         if event is not None and event.kind == "rollback" and event.ref is not None:
             return self.version_policy(event.ref)
+        if event is not None and event.kind == "upload":
+            return policy_of(event)
         if event is None or event.kind not in ("space", "install", "relearn"):
             raise UnknownVersionError(f"there is no version v{number}; versions() lists them")
         if event.kind == "space":
-            return policy_for(self.folds[number].settings)
+            return policy_for(Settings.from_dict(decoded(event.body or "")["settings"]))
         for saved in self.store.snapshots(event.space):
             if saved.number == number:
                 return Shared.load(io.BytesIO(unpacked(self.store.snapshot(saved))[1]))

@@ -82,9 +82,11 @@ def _chances(
     K = one.n_available
     rest = policy.floor / K
     if p == (1 - policy.floor) + rest or K == 1:  # certain, but for the floor
-        found = np.where(one.available, rest, -1.0)
+        found: list[float | None] = [rest] * len(one.ids)
+        if len(one.ids) > K:
+            found = [rest if ok else -1.0 for ok in one.available.tolist()]
         found[arm] = p
-        return found.tolist(), 0
+        return found, 0
     if pairs < K * (K - 1):
         only: list[float | None] = [None if ok else -1.0 for ok in one.available.tolist()]
         only[arm] = p

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.decisions import check_values
+from cobandits.decisions import LARGEST_VALUE, check_values
 from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.ids import is_made
 from cobandits.engine.messages import Decide
 from cobandits.engine.settings import VECTOR
 from cobandits.errors import DataError
+from cobandits.fast_checks import are_at_most
 from cobandits.schema import Schema, Vector
 
-__all__ = ["Prepared", "arm_ids", "check_name", "features", "prepared"]
+__all__ = ["Prepared", "arm_ids", "check_name", "features", "past_features", "prepared"]
 
 Doubles = NDArray[np.float64]
 
 _LONGEST = 1000  # characters of a task, an id or a key
+_MOST_ARMS = 1000  # up to which arrays that are often the same are kept
 _PARTS = ("task", "arms", "context", "exclude", "baseline", "held")
 
 
@@ -38,30 +41,33 @@ class Prepared(NamedTuple):
     schema: Schema
 
 
-def prepared(asked: Decide, schema: Schema) -> Prepared:
-    """Check and encode a request; refuse what makes no sense, naming what it is."""
+def prepared(asked: Decide, schema: Schema, *, plain: bool = False) -> Prepared:
+    """Check and encode a request; refuse what makes no sense, naming what it is.
+
+    A ``plain`` request was read from JSON, so that reading it once more would change nothing.
+    """
     if asked.id is not None:
         check_name(asked.id, "id")
         if is_made(asked.id):
             raise DataError(
                 f"the id {asked.id!r} has the form of ids that are made; choose another form"
             )
-    body = {name: getattr(asked, name) for name in _PARTS}
-    text = encoded({name: value for name, value in body.items() if value})
-    request: dict[str, Any] = decoded(text)  # as it will be read: the same numbers
+    given = {name: value for name in _PARTS if (value := getattr(asked, name))}
+    text = encoded(given)
+    request: dict[str, Any] = given if plain else decoded(text)  # as the log has it: same numbers
     ids = arm_ids(request)
     available = _available(request, ids)
     return Prepared(
-        id=asked.id,
-        text=text.decode(),
-        task=check_name(request.get("task"), "task"),
-        ids=ids,
-        phi=features(request, schema),
-        available=available,
-        n_available=int(available.sum()),
-        baseline=_baseline(request, ids, available),
-        held=bool(asked.held),
-        schema=schema,
+        asked.id,
+        text.decode(),
+        check_name(request.get("task"), "task"),
+        ids,
+        features(request, schema),
+        available,
+        len(ids) if "exclude" not in request else int(available.sum()),
+        _baseline(request, ids, available),
+        bool(asked.held),
+        schema,
     )
 
 
@@ -86,8 +92,17 @@ def arm_ids(request: dict[str, Any]) -> list[str]:
     return ids
 
 
+@functools.cache
+def _all(count: int) -> NDArray[np.bool_]:
+    found = np.ones(count, np.bool_)
+    found.flags.writeable = False
+    return found
+
+
 def _available(request: dict[str, Any], ids: list[str]) -> NDArray[np.bool_]:
-    excluded = request.get("exclude", [])
+    if "exclude" not in request:
+        return _all(len(ids)) if len(ids) <= _MOST_ARMS else np.ones(len(ids), np.bool_)
+    excluded = request["exclude"]
     if not isinstance(excluded, list) or not set(excluded) <= set(ids):
         raise DataError(f"exclude must be ids of arms, got {excluded!r:.100}; arms: {ids!r:.100}")
     flags = np.array([one not in excluded for one in ids])
@@ -99,7 +114,7 @@ def _available(request: dict[str, Any], ids: list[str]) -> NDArray[np.bool_]:
 def _baseline(request: dict[str, Any], ids: list[str], available: NDArray[np.bool_]) -> int:
     given = request.get("baseline")
     if given is None:
-        return int(available.argmax())
+        return int(available.argmax()) if "exclude" in request else 0
     if given not in ids or not available[ids.index(given)]:
         raise DataError(f"baseline must be an arm that can be chosen, got {given!r:.60}")
     return ids.index(given)
@@ -107,24 +122,37 @@ def _baseline(request: dict[str, Any], ids: list[str], available: NDArray[np.boo
 
 def features(request: dict[str, Any], schema: Schema) -> Doubles:
     """Return the vectors of the arms of a request, (K, d)."""
-    arms = [{name: v for name, v in arm.items() if name != "id"} for arm in request["arms"]]
     context = request.get("context") or {}
-    phi = _vectors(arms, schema) if not context else None
-    if phi is None:
-        phi = schema.encode(arms, context=context)
+    phi = _vectors(request["arms"], schema) if not context else None
+    if phi is not None:
+        return phi
+    arms = [{name: v for name, v in arm.items() if name != "id"} for arm in request["arms"]]
+    phi = schema.encode(arms, context=context)
     check_values(phi)
     return phi
+
+
+def past_features(request: dict[str, Any], schema: Schema) -> Doubles:
+    """Return the same of a request in the log, whose schema may have had other fields as well."""
+    arms = [
+        {name: value for name, value in arm.items() if name in schema.arm}
+        for arm in request["arms"]
+    ]
+    given = request.get("context") or {}
+    context = {name: value for name, value in given.items() if name in schema.context}
+    return features({"arms": arms, "context": context}, schema)
 
 
 def _vectors(arms: list[dict[str, Any]], schema: Schema) -> Doubles | None:
     """Return the vectors of arms that are nothing else: the fast way; None for others."""
     field = schema.arm.get(VECTOR)
-    if len(schema.fields) > 1 or not isinstance(field, Vector) or field.missing != "error":
+    if not isinstance(field, Vector) or len(schema.fields) > 1 or field.missing != "error":
         return None
-    if any(len(arm) != 1 or VECTOR not in arm for arm in arms):
+    if any(len(arm) != 1 + ("id" in arm) for arm in arms):
         return None
     try:
         phi = np.array([arm[VECTOR] for arm in arms], np.float64)
-    except (TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         return None
-    return phi if phi.shape == (len(arms), field.size) and np.isfinite(phi).all() else None
+    fits = phi.shape == (len(arms), field.size) and are_at_most(phi, LARGEST_VALUE)
+    return phi if fits else None

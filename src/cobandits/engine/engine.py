@@ -14,6 +14,7 @@ from cobandits.engine.events import Event, space_body
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.learner import warm_up
 from cobandits.engine.reader import Reader
+from cobandits.engine.retention import erase_events
 from cobandits.engine.settings import Settings
 from cobandits.engine.space import Space
 from cobandits.engine.status import Status
@@ -60,7 +61,11 @@ class Engine:
             core = Core(store, clock)
             core.load()
             core.catch_up()
-            return cls(store, core, Reader(core) if readonly else Writer(core))
+            engine = cls(store, core, Reader(core) if readonly else Writer(core))
+            if not readonly:
+                for space in sorted(core.deleted):  # a deletion was interrupted
+                    engine._erase(space)
+            return engine
         except BaseException:
             store.close()
             raise
@@ -136,6 +141,28 @@ class Engine:
 
         core.commit(Batch(events=[event]), lambda: core.follow(event))
         return core.folds[number]
+
+    def delete(self, name: str) -> int:
+        """Delete a space with all its events, for ever; return how many there were.
+
+        Numbers and times of its events stay in the log, which has no gaps, and nothing else. Its
+        name is free again. Other spaces go on meanwhile.
+        """
+
+        def delete() -> SpaceFold:
+            fold = self._core.fold(name)
+            self._writer.write(fold, "delete")
+            return fold
+
+        fold = self._writer.call(delete)
+        self._erase(fold.number)
+        return fold.counts.total() + 1  # and the one that made it
+
+    def _erase(self, space: int) -> None:
+        after: int | None = 0
+        while after is not None:
+            start = after
+            after = self._writer.call(lambda start=start: erase_events(self._core, space, start))  # type: ignore[misc]
 
     def spaces(self) -> list[Space]:
         """Return all spaces, in the order in which they were made."""

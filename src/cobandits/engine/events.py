@@ -6,7 +6,16 @@ from typing import Any, Literal, NamedTuple
 
 from cobandits.engine.codec import Struct, decoded, decoded_as, encoded
 
-__all__ = ["Choice", "Event", "Kind", "choice_of", "decision_body", "request_of", "space_body"]
+__all__ = [
+    "REQUESTED",
+    "Choice",
+    "Event",
+    "Kind",
+    "choice_of",
+    "decision_body",
+    "request_of",
+    "space_body",
+]
 
 Kind = Literal[
     "space",  # a space was made: its number is that of this event
@@ -20,7 +29,13 @@ Kind = Literal[
     "install",  # a prior was learned with the reward that waited for it
     "rollback",  # to the version `ref`
     "relearn",  # all was learned anew, without the rewards that the body names
+    "upload",  # a version from a file, which can be returned to
+    "delete",  # the space was deleted, and its events are being erased
+    "gone",  # an event of a deleted space: nothing but its number and time is left
 ]
+
+
+REQUESTED = frozenset({"decision", "held", "activate", "reward", "import"})  # what callers ask for
 
 
 class Event(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cobandits.engine.encoding import Prepared, arm_ids, features, prepared
+from cobandits.engine.encoding import Prepared, arm_ids, past_features, prepared
 from cobandits.engine.events import Choice, Event, decision_body
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import made_id
@@ -74,7 +74,7 @@ def export_table(path: Path, found: Iterable[Trajectory], schema: Schema, secret
 def _rows(one: Trajectory, schema: Schema, secret: bytes) -> Iterator[dict[str, Any]]:
     request = one.request
     excluded = request.get("exclude", ())
-    phi = features(request, schema)
+    phi = past_features(request, schema)
     assert one.lesson is not None
     for place, name in enumerate(arm_ids(request)):
         if name in excluded:
@@ -133,6 +133,7 @@ def _choice(one: Past, ready: Prepared, fold: SpaceFold, number: int) -> Choice:
             f"a past decision needs a probability above 0 and at most 1 and a finite reward, got "
             f"{one.probability!r} and {one.reward!r}"
         )
+    fold.settings.check_reward(one.reward)
     place = ready.ids.index(one.chosen)
     return Choice(
         arm=place,

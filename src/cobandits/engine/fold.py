@@ -5,18 +5,18 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.engine.codec import decoded
-from cobandits.engine.events import Event
+from cobandits.engine.events import REQUESTED, Event
 from cobandits.engine.learner import Learner, policy_bytes, policy_for
 from cobandits.engine.memory import Memory
 from cobandits.engine.outcomes import Outcomes
 from cobandits.engine.relearning import Relearning
-from cobandits.engine.settings import Settings
+from cobandits.engine.settings import LEARNED, Settings
 from cobandits.engine.snapshots import packed, unpacked
 from cobandits.engine.stores import Store
 from cobandits.policies import Shared
@@ -43,6 +43,7 @@ class SpaceFold:
         self.outcomes = Outcomes()
         self.memory = Memory(event.number, store, self.settings.schema)
         self.learner = Learner(policy_for(self.settings), self.memory.lesson, event.number)
+        self.learner.frozen = self.settings.frozen
         self.counts: Counter[str] = Counter()  # events by kind
         self.last = event.number  # the last event that was applied
         self._versions, self._store = versions, store
@@ -60,9 +61,19 @@ class SpaceFold:
             The prior of an ``install``, or what a ``relearn`` has led to, where another thread has
             worked it out already.
         """
-        self.learner.add(self.outcomes.follow(event, self.settings))
+        if lessons := self.outcomes.follow(event, self.settings):
+            self.learner.add(lessons)
+        if event.kind in REQUESTED:
+            self.memory.follow(event, x)
+        else:
+            self._take(event, found)
+        self.counts[event.kind] += 1
+        self.last = event.number
+
+    def _take(self, event: Event, found: Refit | Relearned | None) -> None:
+        """Take an event that no caller has asked for with a request."""
         if event.kind == "change":
-            self._change(decoded(event.body or ""))
+            self._change(event.body)
         elif event.kind == "install":
             assert found is None or isinstance(found, Refit)
             self.learner.install(event.number, found)
@@ -74,20 +85,23 @@ class SpaceFold:
         elif event.kind == "relearn":
             made = found if isinstance(found, tuple) else Relearning.of(event, self._store)
             self._relearned(event, *made)
-        else:
-            self.memory.follow(event, x)
-        self.counts[event.kind] += 1
-        self.last = event.number
 
     def _relearned(self, event: Event, found: Relearning, policy: Shared) -> None:
         """Take a policy that has learned the log anew; the rest of it is learned next."""
         self.outcomes = found.outcomes
+        if found.schema is not None:
+            self.settings = replace(self.settings, schema=found.schema)
+            self.memory.change(found.schema)
         self.learner.begin(event.number, policy, found.left)
         self.learner.policy.floor = self.settings.floor
 
-    def _change(self, given: dict[str, Any]) -> None:
-        self.settings = self.settings.changed(**given)
+    def _change(self, body: str | None) -> None:
+        self.settings = self.settings.followed(body)
         self.learner.policy.floor = self.settings.floor
+        learned = decoded(body or "").get(LEARNED)
+        if learned is not None:  # where learning rests: a replay comes as far, and no further
+            self.learner.advance(learned)
+        self.learner.frozen = self.settings.frozen
 
     def snapshot(self, policy: bytes | None = None) -> bytes:
         """Return all of it; ``policy`` are its bytes, if they are known already."""
@@ -103,9 +117,11 @@ class SpaceFold:
         """Take what :meth:`snapshot` returned after the event with this number."""
         header, policy = unpacked(content)
         self.settings = Settings.from_dict(header["settings"])
+        self.memory.change(self.settings.schema)
         self.outcomes = Outcomes.read(header["outcomes"])
         self.learner.policy = Shared.load(io.BytesIO(policy))
         self.learner.policy.floor = self.settings.floor  # may have changed during its refit
         self.learner.restore(header["learner"])
+        self.learner.frozen = self.settings.frozen
         self.counts = Counter(header["counts"])
         self.last = number

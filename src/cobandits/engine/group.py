@@ -30,6 +30,8 @@ __all__ = ["Group"]
 
 Doubles = NDArray[np.float64]
 
+_TEXTS = (str, bytes)
+
 
 class _Staged(NamedTuple):
     """What is to be written for a request; a decision has its body when it is made."""
@@ -47,8 +49,8 @@ class _Staged(NamedTuple):
 
 class _Written(NamedTuple):
     event: Event
-    x: Doubles | None
-    answer: Callable[[], Answer]
+    x: Doubles | None = None  # of the arm that was decided
+    choice: Choice | None = None  # of a decision
 
 
 class Group:
@@ -81,7 +83,7 @@ class Group:
 
     def _stage(self, ticket: Ticket) -> bool:
         """Answer a request or make its event; tell whether it is neither's turn yet."""
-        fold = self._core.folds[ticket.job.space]
+        fold = self._core.check_there(ticket.job.space)
         asked = ticket.request
         if isinstance(asked, Prepared):
             return self._stage_decision(ticket, fold, asked)
@@ -120,7 +122,7 @@ class Group:
         wait = fold.settings.wait
         until = None if wait is None else self._at + wait
         kind: Kind = "held" if asked.held else "decision"
-        self._staged.append(_Staged(ticket, fold, kind, until, key=key))
+        self._staged.append(_Staged(ticket, fold, kind, until, None, None, None, key))
         return True
 
     def _again(self, number: int, asked: Prepared) -> Decision:
@@ -135,6 +137,7 @@ class Group:
 
     def _stage_reward(self, ticket: Ticket, fold: SpaceFold, asked: Reward, known: Known) -> None:
         value = _number(asked.value)
+        fold.settings.check_reward(value)
         key = None if asked.key is None else check_name(asked.key, "key")
         taken = None if asked.taken is None else fold.memory.place(known.number, asked.taken)
         found = judge_reward(fold.settings, known, value, key, taken, self._at)
@@ -151,17 +154,9 @@ class Group:
         if found.first is not None:
             ticket.answer(answer(found.first.number, found.first.at))
             return
-        staged = _Staged(
-            ticket=ticket,
-            fold=fold,
-            kind="reward",
-            until=known.until,
-            ref=known.number,
-            value=value,
-            body=reward_body(key, taken),
-            answer=lambda event: answer(event.number, event.at),
-        )
-        self._staged.append(staged)
+        body = None if key is None and taken is None else reward_body(key, taken)
+        rest = (known.number, value, body, None, lambda event: answer(event.number, event.at))
+        self._staged.append(_Staged(ticket, fold, "reward", known.until, *rest))
 
     def _stage_activation(
         self, ticket: Ticket, fold: SpaceFold, asked: Activate, known: Known
@@ -188,8 +183,9 @@ class Group:
         ]
 
         def apply() -> None:
-            for one in written:
-                self._core.folds[one.event.space].apply(one.event, x=one.x)
+            folds = self._core.folds
+            for event, x, _ in written:
+                folds[event.space].apply(event, x=x)
 
         try:
             self._core.commit(Batch(events=[one.event for one in written], keys=keys), apply)
@@ -198,7 +194,7 @@ class Group:
                 staged.ticket.answer(another(error))
             return
         for staged, one in zip(self._staged, written, strict=True):
-            staged.ticket.answer(one.answer())
+            staged.ticket.answer(self._answer(staged, one))
 
     def _numbered(self) -> list[_Written]:
         """Give numbers to all events, and decide; drop requests that the policy refuses."""
@@ -235,31 +231,25 @@ class Group:
         return True
 
     def _one(self, staged: _Staged, number: int, choice: Choice | None) -> _Written:
-        asked, body, task, phi = staged.ticket.request, staged.body, None, None
-        if choice is not None:
-            assert isinstance(asked, Prepared)
-            body, task, phi = decision_body(asked.text, choice), asked.task, asked.phi
-        event = Event(
-            number,
-            self._at,
-            staged.fold.number,
-            staged.kind,
-            staged.ref,
-            staged.until,
-            staged.value,
-            task,
-            body,
-        )
-        if choice is None or phi is None or not isinstance(asked, Prepared):
-            answer = staged.answer
-            assert answer is not None
-            return _Written(event, None, lambda: answer(event))
-        made = asked.id or made_id(number, self._core.secret)
-        return _Written(
-            event,
-            phi[choice.arm],
-            lambda: decision_answer(event, made, choice=choice, ids=asked.ids),
-        )
+        ticket, fold, kind, until, ref, value, body, _, _ = staged
+        if choice is None:
+            event = Event(number, self._at, fold.number, kind, ref, until, value, None, body)
+            return _Written(event)
+        asked = ticket.request
+        assert isinstance(asked, Prepared)
+        body = decision_body(asked.text, choice)
+        event = Event(number, self._at, fold.number, kind, ref, until, value, asked.task, body)
+        return _Written(event, asked.phi[choice.arm].copy(), choice)  # of one arm, not of all
+
+    def _answer(self, staged: _Staged, written: _Written) -> Answer:
+        event, _, choice = written
+        if choice is None:
+            assert staged.answer is not None
+            return staged.answer(event)
+        asked = staged.ticket.request
+        assert isinstance(asked, Prepared)
+        made = asked.id or made_id(event.number, self._core.secret)
+        return decision_answer(event, made, choice=choice, ids=asked.ids)
 
 
 def _renewed(asked: object, fold: SpaceFold) -> Prepared:
@@ -274,10 +264,10 @@ def _renewed(asked: object, fold: SpaceFold) -> Prepared:
 def _number(value: object) -> float:
     """Return a reward; refuse what is none."""
     try:
-        found = float(value)  # type: ignore[arg-type]
+        found = math.nan if isinstance(value, _TEXTS) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         found = math.nan
-    if isinstance(value, str | bytes) or not abs(found) <= LARGEST_VALUE:
+    if not abs(found) <= LARGEST_VALUE:
         raise DataError(
             f"a reward must be a number of at most {LARGEST_VALUE:g} in size, got {value!r:.60}"
         )

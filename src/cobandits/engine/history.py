@@ -59,7 +59,7 @@ def record(core: Core, event: Event) -> Record:
     return Record(
         decision=decision_answer(event, made),
         request=request_of(event),
-        rewards=tuple(known.given),
+        rewards=known.given,
         activated=any(one.kind == "activate" for one in later),
     )
 
@@ -128,6 +128,6 @@ def record_in_log(core: Core, event: Event) -> Record:
     return Record(
         decision=decision_answer(event, made),
         request=request_of(event),
-        rewards=tuple(known.given),
+        rewards=known.given,
         activated=known.held and known.shown,
     )

@@ -6,7 +6,8 @@ import functools
 import io
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,20 +23,21 @@ from cobandits.policies.shared import Refit, Shared, Snapshot
 __all__ = [
     "INLINE",
     "Learner",
+    "as_rows",
     "policy_bytes",
     "policy_copy",
     "policy_for",
-    "refitted_bytes",
     "warm_up",
 ]
 
 Doubles = NDArray[np.float64]
 Features = Callable[[Lesson], tuple[str, Doubles]]  # the task, and the vector of the arm
 
+Rows = tuple[list[str], Doubles, Decisions, list[float]]  # as a policy learns them
+
 # Rewards below which the prior is learned at once, in the same thread: with so few it takes
 # milliseconds, and is due after nearly each reward.
 INLINE = 32
-_CHOSEN = Decisions(chosen=np.zeros(1, np.int64), probabilities=np.ones(1), policy="engine")
 
 
 def policy_for(settings: Settings) -> Shared:
@@ -45,7 +47,21 @@ def policy_for(settings: Settings) -> Shared:
         labels=True,
         explore=settings.explore,
         on_change=settings.on_change,
+        rewards=settings.reward_kind,
         floor=settings.floor,
+    )
+
+
+def as_rows(tasks: Sequence[str], rows: Sequence[Doubles], values: list[float]) -> Rows:
+    """Return rewards, with the vectors of their arms, as a policy learns them."""
+    return list(tasks), np.array(rows)[:, None, :], _chosen(len(values)), values
+
+
+@functools.cache
+def _chosen(count: int) -> Decisions:
+    """Return decisions for requests with one arm each."""
+    return Decisions(
+        chosen=np.zeros(count, np.int64), probabilities=np.ones(count), policy="engine"
     )
 
 
@@ -61,6 +77,7 @@ class Learner:
         self.waiting: deque[Lesson] = deque()
         self.base = base
         self.learned = 0
+        self.frozen = False  # what waits is learned later
         self._features = features
 
     @property
@@ -69,24 +86,33 @@ class Learner:
         return f"v{self.base}+{self.learned}"
 
     @property
+    def ready(self) -> bool:
+        """Whether rewards wait that may be learned now."""
+        return bool(self.waiting) and not self.frozen
+
+    @property
     def refit_due(self) -> bool:
         """Whether the next reward waits until the prior is learned with it."""
-        return bool(self.waiting) and self.policy.rewards >= INLINE and self.policy.refit_due()
+        return self.ready and self.policy.rewards >= INLINE and self.policy.refit_due()
 
     def add(self, lessons: Iterable[Lesson]) -> None:
         """Take rewards to learn, in order."""
         self.waiting.extend(lessons)
 
-    def step(self) -> bool:
-        """Learn one reward, if one waits that needs no refit; tell whether it did."""
-        if not self.waiting or self.refit_due:
+    def step(self, most: int | None = None) -> bool:
+        """Learn rewards that wait and need no refit, at most so many; tell whether it did.
+
+        As many are learned in one call as have the bits of one at a time.
+        """
+        if not self.ready or self.refit_due:
             return False
-        self._learn()
+        count = min(len(self.waiting), self.policy.run_length)
+        self._learn(count if most is None else min(count, most))
         return True
 
     def advance(self, learned: int) -> bool:
         """Learn until so many rewards were learned since the base; tell whether that is so."""
-        while self.learned < learned and self.step():
+        while self.learned < learned and self.step(learned - self.learned):
             pass
         return self.learned == learned
 
@@ -95,25 +121,34 @@ class Learner:
         while self.waiting:
             self._learn()
 
-    def _learn(self) -> None:
+    def _learn(self, count: int = 1) -> None:
         try:
-            self.policy.learn(*self._rows(self.waiting[0]))
+            self.policy.learn(*self._rows(count))
         except (StoreAwayError, DiskFullError):  # not in a replay: nothing is learned yet
             raise
         except CobanditsError as error:  # the same in every replay
+            if count > 1:
+                return self._learn()  # the others are not to suffer
             logging.getLogger("cobandits").warning("a reward is left out: %s", error)
-        self.waiting.popleft()
-        self.learned += 1
+        for _ in range(count):
+            self.waiting.popleft()
+        self.learned += count
 
-    def _rows(self, lesson: Lesson) -> tuple[list[str], Doubles, Decisions, list[float]]:
-        task, x = self._features(lesson)
-        return [task], x[None, None, :], _CHOSEN, [lesson.value]
+    def _rows(self, count: int = 1) -> Rows:
+        """Return the next rewards as the policy takes them."""
+        lessons = list(islice(self.waiting, count))
+        tasks, rows = zip(*map(self._features, lessons), strict=True)
+        return as_rows(tasks, rows, [one.value for one in lessons])
+
+    def following(self) -> tuple[str, Doubles, float]:
+        """Return task, vector and value of the next reward."""
+        return *self._features(self.waiting[0]), self.waiting[0].value
 
     # ---- The prior
 
     def snapshot(self) -> Snapshot:
         """Return what another thread needs to learn the prior with the next reward."""
-        return self.policy.snapshot(*self._rows(self.waiting[0]))
+        return self.policy.snapshot(*self._rows())
 
     def install(self, number: int, found: Refit | None = None) -> None:
         """Begin a version: with what was learned elsewhere, or learn it here, with the same bits.
@@ -160,13 +195,6 @@ def policy_bytes(policy: Shared) -> bytes:
 def policy_copy(policy: Shared) -> Shared:
     """Return a policy with the same state, which goes its own way."""
     return Shared.load(io.BytesIO(policy_bytes(policy)))
-
-
-def refitted_bytes(settings: Settings, found: Refit) -> bytes:
-    """Return the same of a policy that has installed this; nobody else may use it meanwhile."""
-    twin = policy_for(settings)
-    twin.restore(found.state)
-    return policy_bytes(twin)
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -27,7 +27,8 @@ from cobandits.engine.reader import Reader
 from cobandits.engine.report import Report, report
 from cobandits.engine.settings import Settings
 from cobandits.engine.stores import Batch, Query
-from cobandits.engine.trajectories import Trajectory, log_of, trajectories
+from cobandits.engine.trajectories import Trajectory, log_of, trajectories, usable
+from cobandits.engine.versions import SchemaVersion, schemas_of
 from cobandits.engine.writer import Writer
 from cobandits.logs import Log
 
@@ -54,6 +55,10 @@ class Logbook:
     def version(self) -> str:
         """The name of the present state: the event it began with, and the rewards since."""
         return self._fold.learner.version
+
+    def schemas(self) -> list[SchemaVersion]:
+        """Return the schemas that it has had, in order; the last one holds now."""
+        return schemas_of(self._core.store, self._fold.number)
 
     # ---- What happened
 
@@ -111,19 +116,32 @@ class Logbook:
         )
         policy = self._writer.call(lambda: policy_copy(self._fold.learner.policy))
         made = list(self._trajectories(last, since))
-        return report(self.name, version, made, self.settings.schema, policy, waiting)
+        return report(self.name, version, made, self.schemas()[-1], policy, waiting)
 
-    def log(self, since: datetime | None = None) -> Log:
-        """Return the policy's decisions that have rewards, for evaluation and replay."""
-        return log_of(list(self._trajectories(self._core.last, since)), self.settings.schema)
+    def log(
+        self, since: datetime | None = None, *, progress: Callable[[float], None] = lambda _: None
+    ) -> Log:
+        """Return the policy's decisions that have rewards, for evaluation and replay.
+
+        ``progress`` is told the share of the log that was read.
+        """
+        schema, last = self.schemas()[-1], self._core.last
+        found = []
+        for one in self._trajectories(last, since):
+            found.append(one)
+            progress(one.event.number / last)
+        return log_of(usable(found, schema.schema, schema.number), schema.schema)
 
     def export(self, path: str | Path) -> int:
         """Write the same to a Parquet file with a row per arm, which ``cobandits evaluate`` reads.
 
         Returns the number of decisions. The features are those of the schema, as numbers.
         """
-        found = self._trajectories(self._core.last, None)
-        return export_table(Path(path), found, self.settings.schema, self._core.secret)
+        schema = self.schemas()[-1]
+        found = usable(
+            list(self._trajectories(self._core.last, None)), schema.schema, schema.number
+        )
+        return export_table(Path(path), found, schema.schema, self._core.secret)
 
     def import_past(self, past: Iterable[Past] | Log) -> int:
         """Learn from decisions that were made elsewhere; return how many there were.
@@ -139,6 +157,7 @@ class Logbook:
 
     def _import(self, part: list[Past]) -> None:
         core, fold = self._core, self._fold
+        core.check_there(fold.number)
         events = import_events(part, fold, core.next_number(), core.now())
 
         def apply() -> None:

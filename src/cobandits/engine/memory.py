@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.engine.codec import decoded
-from cobandits.engine.encoding import arm_ids, features
+from cobandits.engine.encoding import arm_ids, past_features
 from cobandits.engine.errors import DamagedLogError
 from cobandits.engine.events import Event, choice_of, request_of
 from cobandits.engine.outcomes import Lesson
@@ -35,7 +35,7 @@ class Given(NamedTuple):
     taken: int | None
 
 
-@dataclass
+@dataclass(slots=True)
 class Known:
     """A decision, and what has become of it."""
 
@@ -45,7 +45,7 @@ class Known:
     shown: bool  # not a held one that was not activated
     held: bool
     imported: bool = False  # made elsewhere: it has its reward, and no id
-    given: list[Given] = field(default_factory=list)
+    given: tuple[Given, ...] = ()
     x: Doubles | None = None  # the vector of its arm
     event: Event | None = None  # read when the vector is not there
 
@@ -55,9 +55,8 @@ class Known:
             self.shown, self.until = True, event.until
         elif event.kind == "reward" and event.value is not None:
             body = decoded(event.body) if event.body else {}
-            self.given.append(
-                Given(event.number, event.at, event.value, body.get("key"), body.get("taken"))
-            )
+            one = Given(event.number, event.at, event.value, body.get("key"), body.get("taken"))
+            self.given = (*self.given, one)
 
 
 class Memory:
@@ -83,6 +82,11 @@ class Memory:
     def clear(self) -> None:
         """Read decisions from the store again: some were removed."""
         self._recent.clear()
+
+    def change(self, schema: Schema) -> None:
+        """Take another schema: vectors are made anew."""
+        self.schema = schema
+        self.clear()
 
     def find(self, number: int) -> Known | None:
         """Return what is known of a decision, None if there is none of this number."""
@@ -112,7 +116,7 @@ class Memory:
         if event is None or event.task is None:
             raise DamagedLogError(f"decision {lesson.decision} is not in the log; restore a copy")
         place = choice_of(event).arm if lesson.taken is None else lesson.taken
-        return event.task, features(request_of(event), self.schema)[place]
+        return event.task, past_features(request_of(event), self.schema)[place]
 
     def place(self, number: int, arm: str) -> int | None:
         """Return the place of an arm in a decision, None if it is the one decided."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -149,6 +150,7 @@ class Activated:
 Answer = Decision | Rewarded | Activated
 
 
+@functools.lru_cache(1024)  # requests that are answered together have the same times
 def when(microseconds: int) -> datetime.datetime:
     """Return a time of the log in UTC.
 

@@ -50,10 +50,10 @@ class Outcomes:
 
     def follow(self, event: Event, settings: Settings) -> list[Lesson]:
         """Take an event, and return what is to be learned with it, in order."""
-        lessons = self._ended(event.at, settings)
+        lessons = self._ended(event.at, settings) if self._ends else []
         if event.kind in ("decision", "activate"):
             number = event.number if event.kind == "decision" else event.ref
-            if number is not None and event.until is not None and not settings.learns_at_once:
+            if event.until is not None and number is not None and not settings.learns_at_once:
                 self._open[number] = _Open(event.until)
                 heapq.heappush(self._ends, (event.until, number))
         elif event.kind == "reward":
@@ -77,7 +77,7 @@ class Outcomes:
         assert event.value is not None
         if event.until is not None and event.at > event.until:
             return []  # late
-        taken = _body(event).get("taken")
+        taken = None if event.body is None else decoded(event.body).get("taken")
         one = self._open.get(event.ref)
         if one is None:
             return [Lesson(event.ref, event.value, taken)]
@@ -104,8 +104,3 @@ def reward_body(key: str | None, taken: int | None) -> str | None:
     """Return the body of a reward, None if there is nothing in it."""
     given = {name: one for name, one in (("key", key), ("taken", taken)) if one is not None}
     return encoded(given).decode() if given else None
-
-
-def _body(event: Event) -> dict[str, Any]:
-    body: dict[str, Any] = {} if event.body is None else decoded(event.body)
-    return body

@@ -29,10 +29,14 @@ class Pieces:
 
     def add(self, space: int, number: int, content: bytes) -> None:
         """Take a snapshot of a space, in place of an older one that is not written yet."""
-        self._waiting = deque(one for one in self._waiting if one.space != space)
+        self.drop(space)
         parts = parts_of(content)
         self._waiting += [Part(space, number, n, data) for n, data in enumerate(parts)]
         self._waiting.append(Saved(space, number, len(parts)))
+
+    def drop(self, space: int) -> None:
+        """Forget what waits of a space."""
+        self._waiting = deque(one for one in self._waiting if one.space != space)
 
     def due(self, asked: float) -> bool:
         """Tell whether to write one now; ``asked`` is when there last were requests."""

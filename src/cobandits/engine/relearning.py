@@ -1,7 +1,8 @@
-"""Learning the log anew, without some of its rewards: what came of them is gone."""
+"""Learning the log anew: without some of its rewards, or under another schema."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cobandits.engine.codec import decoded, encoded
@@ -11,7 +12,9 @@ from cobandits.engine.memory import Memory
 from cobandits.engine.outcomes import Lesson, Outcomes
 from cobandits.engine.settings import Settings
 from cobandits.engine.stores import Query, Store
+from cobandits.engine.versions import schema_of
 from cobandits.policies import Shared
+from cobandits.schema import Schema
 
 __all__ = ["Relearning"]
 
@@ -20,10 +23,14 @@ class Relearning:
     """The rewards of a space in the order of learning, but for those of a span of time.
 
     A reward that is left out is as one that never came: where there is a default, that is learned
-    at the end of the window.
+    at the end of the window. With a schema, the requests of the log are encoded by it; the reward
+    of one that does not fit is left out.
     """
 
-    def __init__(self, store: Store, space: int, since: int, before: int) -> None:
+    def __init__(
+        self, store: Store, space: int, since: int, before: int, schema: Schema | None = None
+    ) -> None:
+        self.schema = schema
         self.outcomes = Outcomes()
         self.lessons: list[Lesson] = []
         self._store, self._space, self._span = store, space, (since, before)
@@ -47,14 +54,18 @@ class Relearning:
         followed = event._replace(kind="tick") if left_out else event
         self.lessons += self.outcomes.follow(followed, self._settings)
         if event.kind == "change":
-            self._settings = self._settings.changed(**decoded(event.body or ""))
+            self._settings = self._settings.followed(event.body)
+        elif event.kind == "relearn" and (schema := schema_of(event)) is not None:
+            self._settings = replace(self._settings, schema=schema)
 
     def taught(self, count: int | None = None) -> Shared:
         """Return a policy that has learned the first lessons, all of them by default."""
         assert self._settings is not None
         self._taught = len(self.lessons) if count is None else count
-        memory = Memory(self._space, self._store, self._settings.schema)
-        learner = Learner(policy_for(self._settings), memory.lesson, 0)
+        schema = self.schema or self._settings.schema
+        memory = Memory(self._space, self._store, schema)
+        policy = policy_for(replace(self._settings, schema=schema))
+        learner = Learner(policy, memory.lesson, 0)
         learner.add(self.lessons[: self._taught])
         learner.finish()
         return learner.policy
@@ -67,12 +78,15 @@ class Relearning:
     def body(self) -> str:
         """Return the body of the event that installs the policy."""
         since, before = self._span
-        return encoded({"since": since, "before": before, "count": self._taught}).decode()
+        body: dict[str, Any] = {"since": since, "before": before, "count": self._taught}
+        if self.schema is not None:
+            body["schema"] = self.schema.to_dict()
+        return encoded(body).decode()
 
     @classmethod
     def of(cls, event: Event, store: Store) -> tuple[Relearning, Shared]:
         """Do again what an event says."""
         asked: dict[str, Any] = decoded(event.body or "")
-        found = cls(store, event.space, asked["since"], asked["before"])
+        found = cls(store, event.space, asked["since"], asked["before"], schema_of(event))
         found.extend(event.number - 1)
         return found, found.taught(asked["count"])

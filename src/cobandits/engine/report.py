@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from cobandits.engine.encoding import arm_ids
 from cobandits.engine.messages import when
-from cobandits.engine.trajectories import Trajectory, log_of
+from cobandits.engine.trajectories import Trajectory, log_of, usable
+from cobandits.engine.versions import SchemaVersion
 from cobandits.errors import CobanditsError
 from cobandits.evaluation import Value, evaluate
 from cobandits.intervals import t_interval
@@ -88,11 +89,16 @@ class Report:
 
 
 def report(
-    name: str, version: str, found: list[Trajectory], schema: Schema, policy: Shared, waiting: int
+    name: str,
+    version: str,
+    found: list[Trajectory],
+    schema: SchemaVersion,
+    policy: Shared,
+    waiting: int,
 ) -> Report:
     """Return how a space does, from its decisions and a copy of its policy."""
     made = [one for one in found if one.event.kind != "import"]
-    estimates, notes = _estimates(made, schema)
+    estimates, notes = _estimates(usable(made, schema.schema, schema.number), schema.schema)
     return Report(
         space=name,
         version=version,
@@ -150,8 +156,9 @@ def _mean(ones: list[Trajectory]) -> Earned | None:
 # ---- What else could have been done
 
 
-def _estimates(made: list[Trajectory], schema: Schema) -> tuple[dict[str, Earned], tuple[str, ...]]:
-    known = [one for one in made if one.known]
+def _estimates(
+    known: list[Trajectory], schema: Schema
+) -> tuple[dict[str, Earned], tuple[str, ...]]:
     if len(known) < _FEWEST:
         return {}, (f"with fewer than {_FEWEST} rewards nothing else is estimated",)
     log = log_of(known, schema)

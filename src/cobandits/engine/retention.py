@@ -6,7 +6,7 @@ from cobandits.engine.core import Core
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.stores import Query, Store
 
-__all__ = ["needed_events", "remove_events"]
+__all__ = ["erase_events", "needed_events", "remove_events"]
 
 _AT_ONCE = 2000  # events of one transaction
 
@@ -38,6 +38,20 @@ def remove_events(core: Core, before: int) -> int:
     for fold in core.folds.values():
         fold.memory.clear()
     return count
+
+
+def erase_events(core: Core, space: int, after: int) -> int | None:
+    """Erase some events of a deleted space, and its snapshots.
+
+    Returns the number after which to go on, or None: then all are erased. The one that tells of
+    the deletion is the last, so that what was interrupted is noticed when the log is read.
+    """
+    found = core.store.page(Query(space=space, after=after, limit=_AT_ONCE))
+    core.store.erase(space, [event.number for event in found])
+    if len(found) == _AT_ONCE:
+        return found[-1].number
+    core.deleted.discard(space)
+    return None
 
 
 def _last_before(store: Store, before: int) -> int:

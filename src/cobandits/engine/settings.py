@@ -7,14 +7,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from cobandits.decisions import LARGEST_VALUE
+from cobandits.engine.codec import decoded
 from cobandits.engine.messages import Mode
-from cobandits.errors import ConfigurationError
+from cobandits.errors import ConfigurationError, DataError
+from cobandits.policies.shared.likelihoods import LIKELIHOODS
+from cobandits.policies.shared.likelihoods import Rewards as RewardKind
 from cobandits.schema import Schema, Vector
 
-__all__ = ["CHANGEABLE", "VECTOR", "Settings", "microseconds"]
+__all__ = ["CHANGEABLE", "LEARNED", "VECTOR", "Settings", "microseconds"]
 
 Explore = Literal["needed", "always", "never"]
 OnChange = Literal["adapt", "start-over", "alert"]
@@ -25,7 +31,8 @@ _ID = "id"  # of an arm, no field
 _UNITS = {"ms": 1e3, "s": 1e6, "m": 6e7, "h": 3.6e9, "d": 8.64e10, "w": 6.048e11}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _LONGEST = 3.2e15  # microseconds, a century: ends of windows are dates
-CHANGEABLE = ("window", "default_reward", "floor", "mode", "baseline_share")
+CHANGEABLE = ("window", "default_reward", "floor", "mode", "baseline_share", "frozen")
+LEARNED = "learned"  # in a change of `frozen`, beside it: the rewards learned by then
 
 
 def microseconds(window: str | float | timedelta | None) -> int | None:
@@ -67,12 +74,18 @@ class Settings:
     rewards : "first", "sum" or "last"
         Which of several rewards for a decision counts. ``"first"`` refuses other ones. The others
         need a window, and are learned when it ends.
+    reward_kind : "auto", "gaussian", "robust", "binary" or "count"
+        What rewards are, as ``rewards`` of :class:`cobandits.Shared`: numbers with Gaussian noise,
+        or with outliers; 0 and 1; counts. Others than these are refused. ``"auto"`` takes any
+        numbers, for what they look like.
     mode : "live" or "shadow"
         In shadow mode the baseline is taken, and the policy learns from it.
     floor : float
         Share of the decisions that are uniformly random, so that no arm has probability 0.
     baseline_share : float
         Share of the decisions that the baseline makes, to compare with.
+    frozen : bool
+        Whether learning rests. Rewards are kept, and learned in their order when it goes on.
     explore, on_change
         As in :class:`cobandits.Shared`.
     """
@@ -81,9 +94,11 @@ class Settings:
     window: str | float | timedelta | None = None
     default_reward: float | None = None
     rewards: Rewards = "first"
+    reward_kind: RewardKind = "auto"  # in logs of earlier releases it is not said: the same
     mode: Mode = "live"
     floor: float = 0.0
     baseline_share: float = 0.0
+    frozen: bool = False
     explore: Explore = "needed"
     on_change: OnChange = "adapt"
 
@@ -96,23 +111,52 @@ class Settings:
         for name in ("floor", "baseline_share"):
             if not 0 <= (share := getattr(self, name)) <= 1:
                 raise ConfigurationError(f"{name} must be a share from 0 to 1, got {share}")
-        if self.default_reward is not None and not abs(self.default_reward) <= LARGEST_VALUE:
-            raise ConfigurationError(
-                f"default_reward must be at most {LARGEST_VALUE:g} in size, got "
-                f"{self.default_reward}"
-            )
+        self._check_rewards()
         if wait is None and (self.default_reward is not None or self.rewards != "first"):
             what = "a default reward" if self.rewards == "first" else f"rewards={self.rewards!r}"
             raise ConfigurationError(f"{what} needs a window at whose end it is learned, as '1h'")
         if _ID in self.schema.fields:
             raise ConfigurationError("a field cannot be named 'id': that is the name of an arm")
 
+    def _check_rewards(self) -> None:
+        default = self.default_reward
+        if default is not None and not abs(default) <= LARGEST_VALUE:
+            raise ConfigurationError(
+                f"default_reward must be at most {LARGEST_VALUE:g} in size, got {default}"
+            )
+        if default is not None and not self._admits(default):
+            raise ConfigurationError(
+                f"default_reward must be {self._needed}, as reward_kind={self.reward_kind!r} says, "
+                f"got {default:g}"
+            )
+        if self.reward_kind == "binary" and self.rewards == "sum":
+            raise ConfigurationError(
+                "a sum of rewards of 0 and 1 may be more than 1: with rewards='sum' take "
+                "reward_kind='count'"
+            )
+
     @property
+    def _needed(self) -> str:
+        return "a number" if self.reward_kind == "auto" else LIKELIHOODS[self.reward_kind].needed
+
+    def _admits(self, value: float) -> bool:
+        kind = self.reward_kind
+        return kind == "auto" or bool(LIKELIHOODS[kind].admits(np.array([value])))
+
+    def check_reward(self, value: float) -> None:
+        """Refuse a reward that is not what rewards of this space are."""
+        if not self._admits(value):
+            raise DataError(
+                f"rewards of this space are {self._needed} (reward_kind={self.reward_kind!r}), got "
+                f"{value:g}; correct it, or make a space that takes such rewards"
+            )
+
+    @cached_property
     def wait(self) -> int | None:
         """The window in microseconds."""
         return microseconds(self.window)
 
-    @property
+    @cached_property
     def learns_at_once(self) -> bool:
         """Whether a reward is learned when it comes, not at the end of its window."""
         return self.rewards == "first" and self.default_reward is None
@@ -135,6 +179,12 @@ class Settings:
                 f"{', '.join(fixed)} cannot be changed; these can: {', '.join(CHANGEABLE)}"
             )
         return replace(self, **given)
+
+    def followed(self, body: str | None) -> Settings:
+        """Return the settings after a change, by the body of its event."""
+        given = dict(decoded(body or ""))
+        given.pop(LEARNED, None)
+        return self.changed(**given)
 
     def differences(self, given: Mapping[str, Any]) -> list[str]:
         """Return the names of the settings that are given and not as they are here."""
@@ -166,5 +216,6 @@ _CHOICES = {
     "explore": get_args(Explore),
     "on_change": get_args(OnChange),
     "rewards": get_args(Rewards),
+    "reward_kind": get_args(RewardKind),
     "mode": get_args(Mode),
 }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, cast
 
-from cobandits.engine.codec import encoded
+from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.comparison import Comparison, compared
 from cobandits.engine.encoding import Prepared, prepared
-from cobandits.engine.errors import UnknownVersionError
+from cobandits.engine.errors import ConflictError, UnknownVersionError
 from cobandits.engine.jobs import Job, Result
 from cobandits.engine.learner import policy_copy
 from cobandits.engine.logbook import Logbook
@@ -25,8 +26,12 @@ from cobandits.engine.messages import (
     Rewarded,
 )
 from cobandits.engine.relearning import Relearning
+from cobandits.engine.settings import LEARNED
+from cobandits.engine.uploads import upload_body, uploaded_policy
 from cobandits.engine.versions import Version, version_number, versions_of
+from cobandits.errors import DataError
 from cobandits.policies import Shared
+from cobandits.schema import Schema
 
 __all__ = ["Space"]
 
@@ -90,22 +95,30 @@ class Space(Logbook):
         self._writer.put(job)
         return job.wait()
 
-    def submit(self, requests: Sequence[Request]) -> Future[list[Answer | Exception]]:
-        """Do the same without waiting: the future gets what :meth:`ask` returns."""
+    def submit(
+        self, requests: Sequence[Request], *, plain: bool = False
+    ) -> Future[list[Answer | Exception]]:
+        """Do the same without waiting: the future gets what :meth:`ask` returns.
+
+        ``plain`` requests were read from JSON, which saves reading them as the log has them.
+        """
         future: Future[list[Answer | Exception]] = Future()
         future.set_running_or_notify_cancel()  # what was handed over cannot be taken back
-        job = Job(self._fold.number, self._prepared(requests), future.set_result)
+        job = Job(self._fold.number, self._prepared(requests, plain), future.set_result)
         self._writer.put(job)
         return future
 
     def _prepared(
-        self, requests: Sequence[Request]
+        self, requests: Sequence[Request], plain: bool = False
     ) -> list[Prepared | Reward | Activate | Exception]:
         schema = self.settings.schema
         found: list[Prepared | Reward | Activate | Exception] = []
         for one in requests:
             try:
-                found.append(prepared(one, schema) if isinstance(one, Decide) else one)
+                if isinstance(one, Decide):
+                    found.append(prepared(one, schema, plain=plain))
+                else:
+                    found.append(one)
             except Exception as error:  # of this request alone
                 found.append(error)
         return found
@@ -136,9 +149,38 @@ class Space(Logbook):
         """
         after = max(0, self._core.last - 20 * last)  # enough, unless other spaces have most events
         found = self.events(after=after, kinds=("decision", "held"))
-        return compared(
-            list(found)[-last:], self.policy(version), self.policy(other), self.settings
-        )
+        sides = [(self.policy(one), self._schema(one)) for one in (version, other)]
+        return compared(list(found)[-last:], *sides)
+
+    def _schema(self, version: str | None) -> Schema:
+        """Return the schema that a version began with, or the present one."""
+        if version is None:
+            return self.settings.schema
+        number = version_number(self._core.store, self._fold.number, version)
+        return [one.schema for one in self.schemas() if one.number <= number][-1]
+
+    def upload(self, label: str, content: bytes) -> Version:
+        """Keep a policy that :meth:`Shared.save` wrote as a version, to compare and return to.
+
+        It decides nothing before :meth:`rollback` names it. The same label again is the same
+        version; with another content it is a conflict.
+        """
+        body = upload_body(label, content)
+        uploaded_policy(content, self.settings)
+
+        def keep() -> int:
+            known = {one.label: one.number for one in self.versions() if one.label is not None}
+            if label not in known:
+                return self._writer.write(self._fold, "upload", body=body).number
+            found = self._core.store.event(known[label])
+            if found is None or found.body != body:
+                raise ConflictError(
+                    f"{label!r} is another file already, and stands: take a new label"
+                )
+            return found.number
+
+        number = self._writer.call(keep)
+        return next(one for one in self.versions() if one.number == number)
 
     def rollback(self, version: str) -> Version:
         """Return to the state that a version began with; rewards since then are forgotten.
@@ -146,6 +188,11 @@ class Space(Logbook):
         They stay in the log. Rewards that wait to be learned are learned by the new version.
         """
         number = version_number(self._core.store, self._fold.number, version)
+        if self._schema(version).to_dict() != self.settings.schema.to_dict():
+            raise DataError(
+                f"{version} has another schema than now; learn the log anew under that one: "
+                "relearn(schema=...)"
+            )
 
         def roll_back() -> None:
             body = encoded({"learned": self._fold.learner.learned}).decode()
@@ -154,14 +201,26 @@ class Space(Logbook):
         self._writer.call(roll_back)
         return self.versions()[-1]
 
-    def relearn(self, *, since: datetime, before: datetime) -> Version:
-        """Learn all anew without the rewards of a span of time, such as wrong ones.
+    def relearn(
+        self,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        schema: Schema | None = None,
+    ) -> Version:
+        """Learn all anew: without the rewards of a span of time, or under another schema.
 
-        They stay in the log. It takes as long as all rewards take to learn; decisions go on.
+        Rewards that are left out stay in the log. From then on requests are encoded by the
+        schema. It takes as long as all rewards take to learn; decisions go on.
         """
-        start, end = (round(one.timestamp() * 1e6) for one in (since, before))
+        if (since is None) != (before is None) or (since is None and schema is None):
+            raise DataError("give since and before, or a schema, or all of them")
+        start, end = (0 if one is None else round(one.timestamp() * 1e6) for one in (since, before))
         self._check_whole()
-        found = Relearning(self._core.store, self._fold.number, start, end)
+        if schema is not None:
+            replace(self.settings, schema=schema)  # refuses one that a space cannot have
+            schema = Schema.from_dict(decoded(encoded(schema.to_dict())))  # as a replay reads it
+        found = Relearning(self._core.store, self._fold.number, start, end, schema)
         found.extend(self._writer.call(lambda: self._core.last))
         policy = found.taught()
 
@@ -181,13 +240,15 @@ class Space(Logbook):
     # ---- Settings
 
     def change(self, **settings: Any) -> None:
-        """Change the window, default reward, floor, mode or baseline's share, from now on."""
+        """Change settings from now on: those of :data:`cobandits.engine.settings.CHANGEABLE`."""
         fold = self._fold
 
         def change() -> None:
             after = fold.settings.changed(**settings).to_dict()
-            body = encoded({name: after[name] for name in settings}).decode()
-            self._writer.write(fold, "change", body=body)
+            body = {name: after[name] for name in settings}
+            if "frozen" in settings:
+                body[LEARNED] = fold.learner.learned
+            self._writer.write(fold, "change", body=encoded(body).decode())
 
         self._writer.call(change)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cobandits.engine.codec import decoded
-from cobandits.engine.encoding import arm_ids, features
+from cobandits.engine.encoding import arm_ids, past_features
 from cobandits.engine.events import Choice, Event, choice_of, request_of
 from cobandits.engine.outcomes import Lesson, Outcomes
 from cobandits.engine.settings import Settings
@@ -18,7 +18,7 @@ from cobandits.logs import Log
 from cobandits.ragged import RaggedArms
 from cobandits.schema import Schema
 
-__all__ = ["Trajectory", "log_of", "trajectories"]
+__all__ = ["Trajectory", "log_of", "trajectories", "usable"]
 
 _DECISIONS = ("decision", "held", "import")
 
@@ -67,8 +67,25 @@ def _lessons(store: Store, space: int, through: int) -> dict[int, Lesson]:
         for lesson in outcomes.follow(event, settings):
             found[lesson.decision] = lesson
         if event.kind == "change":
-            settings = settings.changed(**decoded(event.body or ""))
+            settings = settings.followed(event.body)
     return found
+
+
+def usable(found: list[Trajectory], schema: Schema, began: int) -> list[Trajectory]:
+    """Return decisions that evaluation can use; those up to event ``began`` had another schema."""
+    return [
+        one
+        for one in found
+        if one.known and (one.event.number > began or _fits(one.request, schema))
+    ]
+
+
+def _fits(request: dict[str, Any], schema: Schema) -> bool:
+    try:
+        past_features(request, schema)
+    except DataError:
+        return False
+    return True
 
 
 def log_of(found: list[Trajectory], schema: Schema) -> Log:
@@ -85,7 +102,7 @@ def log_of(found: list[Trajectory], schema: Schema) -> Log:
     ]
     return Log(
         tasks=np.array([one.event.task for one in kept], np.str_),
-        arms=RaggedArms.of([features(request, schema) for request in requests], masks),
+        arms=RaggedArms.of([past_features(request, schema) for request in requests], masks),
         chosen=np.array([one.choice.arm for one in kept], np.int64),
         probabilities=np.array([one.choice.probability for one in kept]),
         rewards=np.array([one.lesson.value for one in kept if one.lesson is not None]),

@@ -69,6 +69,7 @@ class Replay(Core):
         self._wanted = {event.ref for event in rolled}
         self._versions: dict[int, bytes] = {}
         self.folded = store.folded()
+        self.deleted = {event.space for event in store.read(Query(kinds=("delete",)))}
 
     def begin(self, event: Event) -> SpaceFold:
         """Begin a space."""
@@ -86,12 +87,12 @@ class Replay(Core):
                 f"event {event.number} at {event.at} follows on {self.last} at {self.at}"
             )
         super().follow(event)
-        if event.number in self._wanted:
+        if event.number in self._wanted and event.kind != "upload":
             self._versions[event.number] = policy_bytes(self.folds[event.space].learner.policy)
 
     def version_policy(self, number: int) -> Shared:
         """Return the policy that a version began with."""
-        if number <= self.folded:
+        if number not in self._versions:  # before the first snapshot, or a file
             return super().version_policy(number)
         return Shared.load(io.BytesIO(self._versions[number]))
 
@@ -105,7 +106,8 @@ def verified(store: Store, live: list[Live], last: int) -> Verification:
         fold = replay.folds.get(event.space)
         in_snapshot = fold is not None and event.number <= fold.last
         replay.follow(event)
-        if event.kind in ("decision", "held") and not in_snapshot:
+        there = event.space in replay.folds  # not a space that is being deleted
+        if event.kind in ("decision", "held") and there and not in_snapshot:
             made = choice_of(event)
             batch = batches.setdefault(made.batch, [])
             batch.append(event)

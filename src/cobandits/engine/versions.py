@@ -7,28 +7,47 @@ import re
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from cobandits.engine.codec import decoded
 from cobandits.engine.errors import UnknownVersionError
+from cobandits.engine.events import Event
 from cobandits.engine.messages import when
 from cobandits.engine.stores import Query, Store
+from cobandits.schema import Schema
 
-__all__ = ["Version", "drop_snapshots", "version_number", "versions_of"]
+__all__ = [
+    "NAME",
+    "SchemaVersion",
+    "Version",
+    "drop_snapshots",
+    "schema_of",
+    "schemas_of",
+    "version_number",
+    "versions_of",
+]
 
-Kind = Literal["space", "install", "rollback", "relearn"]
+Kind = Literal["space", "install", "rollback", "relearn", "upload"]
 
-_NAME = re.compile(r"v([0-9]{1,18})(\+[0-9]+)?")
-_KINDS = ("space", "install", "rollback", "relearn")
+NAME = re.compile(r"v([0-9]{1,18})(\+[0-9]+)?")
+_KINDS = ("space", "install", "rollback", "relearn", "upload")
+_LABEL = re.compile(r'\{"label":"([^"]*)"')
+_HEAD = 200  # characters of a body that are read: the rest of an upload is large
 _KEPT = 20  # versions whose snapshots are kept; older ones are computed from the log
 
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """A state that began with an event: a prior was installed, returned to, or all learned anew."""
+    """A state that can be returned to.
+
+    It began with an event: a prior was installed, returned to, or all learned anew; or it is a file
+    that was uploaded.
+    """
 
     name: str  # such as "v412"
     number: int  # of the event
     kind: Kind
     at: datetime.datetime
     of: str | None  # for a rollback, the version that was returned to
+    label: str | None = None  # of a version from a file
 
 
 def versions_of(store: Store, space: int) -> list[Version]:
@@ -40,14 +59,24 @@ def versions_of(store: Store, space: int) -> list[Version]:
             kind=cast(Kind, event.kind),
             at=when(event.at),
             of=f"v{event.ref}" if event.kind == "rollback" else None,
+            label=_label(event),
         )
-        for event in store.read(Query(space=space, kinds=_KINDS))
+        for event in store.read(Query(space=space, kinds=_KINDS, body=_HEAD))
     ]
 
 
+def _label(event: Event) -> str | None:
+    found = _LABEL.match(event.body or "") if event.kind == "upload" else None
+    return found[1] if found else None
+
+
 def version_number(store: Store, space: int, name: str) -> int:
-    """Return the number of a version by its name: ``"v412"``."""
-    match = _NAME.fullmatch(name)
+    """Return the number of a version by its name, ``"v412"``, or by its label."""
+    match = NAME.fullmatch(name)
+    if match is None:
+        for upload in store.read(Query(space=space, kinds=("upload",), body=_HEAD)):
+            if _label(upload) == name:
+                return upload.number
     if match and match[2]:
         raise UnknownVersionError(
             f"{name!r:.60} is a state within version v{match[1]}; versions() lists what can be "
@@ -57,6 +86,32 @@ def version_number(store: Store, space: int, name: str) -> int:
     if event is None or event.space != space or event.kind not in _KINDS:
         raise UnknownVersionError(f"there is no version {name!r:.60}; versions() lists them")
     return event.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaVersion:
+    """A schema, and the event from which on it holds."""
+
+    number: int
+    at: datetime.datetime
+    schema: Schema
+
+
+def schema_of(event: Event) -> Schema | None:
+    """Return the schema that a space is made with, or has when it was learned anew."""
+    body = decoded(event.body or "")
+    given = body["settings"]["schema"] if event.kind == "space" else body.get("schema")
+    return None if given is None else Schema.from_dict(given)
+
+
+def schemas_of(store: Store, space: int) -> list[SchemaVersion]:
+    """Return the schemas that a space has had, in order."""
+    events = store.read(Query(space=space, kinds=("space", "relearn")))
+    return [
+        SchemaVersion(number=event.number, at=when(event.at), schema=found)
+        for event in events
+        if (found := schema_of(event)) is not None
+    ]
 
 
 def drop_snapshots(store: Store, space: int) -> None:

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -16,13 +15,13 @@ from cobandits.engine.events import Event, Kind
 from cobandits.engine.fold import Relearned, SpaceFold
 from cobandits.engine.group import Group
 from cobandits.engine.jobs import Command, Job, Ticket, another
-from cobandits.engine.learner import refitted_bytes
 from cobandits.engine.pieces import QUIET, Pieces
+from cobandits.engine.refits import Refitter, Task
 from cobandits.engine.retention import remove_events
 from cobandits.engine.stores import Batch
 from cobandits.engine.versions import drop_snapshots
 from cobandits.errors import CobanditsError
-from cobandits.policies.shared import Refit, Snapshot, refit
+from cobandits.policies.shared import Refit
 
 __all__ = ["Writer"]
 
@@ -44,7 +43,7 @@ class Writer:
         self._pieces = Pieces()  # of snapshots, to be written
         self._asked = 0.0  # when there last were requests
         self._refits: dict[int, object] = {}  # by space: which refit is under way
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="cobandits-refit")
+        self._refitter = Refitter()
         self._thread = threading.Thread(target=self._run, name="cobandits-engine", daemon=True)
         self._closing = False
         self._closed = False
@@ -86,7 +85,7 @@ class Writer:
     @property
     def busy(self) -> bool:
         """Whether rewards wait that could be learned, or a prior is being learned."""
-        return bool(self._refits) or any(fold.learner.waiting for fold in self.core.folds.values())
+        return bool(self._refits) or any(fold.learner.ready for fold in self.core.folds.values())
 
     def close(self) -> None:
         """Answer what waits, keep snapshots, learn no more, and end the thread."""
@@ -94,7 +93,7 @@ class Writer:
             return
         self.call(self._begin_closing)
         self._thread.join()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._refitter.close()
 
     def _begin_closing(self) -> None:
         self._closing = True
@@ -181,7 +180,7 @@ class Writer:
         return _PAUSE
 
     def _can_learn(self, fold: SpaceFold) -> bool:
-        return bool(fold.learner.waiting) and fold.number not in self._refits
+        return fold.learner.ready and fold.number not in self._refits
 
     # ---- Learning
 
@@ -200,25 +199,18 @@ class Writer:
     def _start_refit(self, fold: SpaceFold) -> None:
         token = self._refits[fold.number] = object()
         try:
-            snapshot = fold.learner.snapshot()
+            task = Task(fold.settings, fold.learner.snapshot(), *fold.learner.following())
         except StoreError:
             del self._refits[fold.number]
             raise
         except CobanditsError:  # the reward is refused: in line it is left out, as in a replay
             self._install(fold, token, None, b"")
             return
-        self._pool.submit(self._refit, fold, snapshot, token)
 
-    def _refit(self, fold: SpaceFold, snapshot: Snapshot, token: object) -> None:
-        """Learn a prior, in the other thread, and hand it back."""
-        try:
-            found = refit(snapshot)
-            content = refitted_bytes(fold.settings, found)
-        except Exception:  # the reward is learned in line, which fails the same way in a replay
-            logging.getLogger("cobandits").exception("a prior could not be learned")
-            self._inbox.put(Command(lambda: self._install(fold, token, None, b"")))
-            return
-        self._inbox.put(Command(lambda: self._install(fold, token, found, content)))
+        def learned(found: Refit | None, content: bytes) -> None:  # in another thread
+            self._inbox.put(Command(lambda: self._install(fold, token, found, content)))
+
+        self._refitter.start(task, learned)
 
     def _install(self, fold: SpaceFold, token: object, found: Refit | None, content: bytes) -> None:
         """Write that a prior is installed, and install it."""
@@ -253,8 +245,10 @@ class Writer:
 
         def apply() -> None:
             fold.apply(event, found=found)
-            if kind in ("rollback", "relearn"):
+            if kind in ("rollback", "relearn", "delete") or fold.learner.frozen:
                 self._refits.pop(fold.number, None)  # what is under way comes to nothing
+            if kind == "delete":
+                self._pieces.drop(self.core.drop(fold))
 
         self.core.commit(Batch(events=[event]), apply)
         return event
@@ -262,6 +256,7 @@ class Writer:
     def _next(
         self, fold: SpaceFold, kind: Kind, *, ref: int | None = None, body: str | None = None
     ) -> Event:
+        self.core.check_there(fold.number)
         number = self.core.next_number()
         return Event(number, self.core.now(), fold.number, kind, ref=ref, body=body)
 

@@ -14,7 +14,7 @@ class Application:
     """Leads a request to the API or to the pages."""
 
     def __init__(self, service: Service) -> None:
-        self._api = Api(service, table())
+        self.api = Api(service, table())
         self._pages = Pages(service) if service.settings.dashboard else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -24,7 +24,7 @@ class Application:
         if page and self._pages is not None:
             await self._pages(scope, receive, send)
         else:
-            await self._api(scope, receive, send)
+            await self.api(scope, receive, send)
 
 
 def application(service: Service) -> Application:

@@ -16,20 +16,22 @@ from cobandits.service.keys import Key
 from cobandits.service.logs import LOGGER, request_id
 from cobandits.service.problems import ProblemError, problem_of
 from cobandits.service.reading import encoded
+from cobandits.wire.limits import FILE
 from cobandits.wire.problems import MEDIA_TYPE
 
 if TYPE_CHECKING:
     from cobandits.service.state import Service
 
-__all__ = ["Api", "Receive", "Scope", "Send", "send_reply"]
+__all__ = ["PLAIN", "Api", "Receive", "Scope", "Send", "send_reply"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
 
-_PLAIN = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+PLAIN = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
 _JSON = (b"content-type", b"application/json")
+_REMEMBERED = 1000  # addresses
 
 
 class _GoneError(Exception):
@@ -41,6 +43,7 @@ class Api:
 
     def __init__(self, service: Service, table: Table) -> None:
         self._service, self._table = service, table
+        self._direct: dict[bytes, tuple[Call, list[str]]] = {}  # by address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -63,7 +66,60 @@ class Api:
         except Exception as error:
             reply = _problem_reply(error, request)
         await send_reply(reply, request, send)
-        self._note(call, key, scope, reply.status, time.perf_counter() - start, request)
+        name = scope["path"].encode()
+        self.note(call, key, name, reply.status, time.perf_counter() - start, request)
+
+    # ---- Calls that are answered without a task, by service/protocol.py
+
+    def direct_call(
+        self, method: bytes, url: bytes, headers: Headers
+    ) -> tuple[Call, list[str]] | None:
+        """Return the call of a plain request that can be answered directly, and its places.
+
+        All others, and what is refused before its body is read, are left to :meth:`__call__`.
+        """
+        if method != b"POST" or headers.get(b"content-type") != b"application/json":
+            return None
+        size = headers.get(b"content-length", b"")
+        if not size.isdigit() or int(size) > self._service.settings.body:
+            return None
+        found = self._direct.get(url)
+        if found is None:
+            try:
+                found = self._table.find("POST", url)
+            except ProblemError:
+                return None
+            if found[0].direct is None:
+                return None
+            if len(found[1]) == 1:  # no ids of decisions, of which there are many
+                self._direct[url] = found
+                if len(self._direct) > _REMEMBERED:
+                    self._direct.clear()
+        return found
+
+    def answer_directly(
+        self,
+        call: Call,
+        places: list[str],
+        headers: Headers,
+        body: bytes,
+        request: str,
+        answer: Callable[[Reply, Key | None], None],
+    ) -> None:
+        """Make a call; its answer comes by a function, in this turn of the loop or a later one."""
+        key: Key | None = None
+
+        def answered(found: Reply | Exception) -> None:
+            answer(found if isinstance(found, Reply) else _problem_reply(found, request), key)
+
+        try:
+            key = self._admitted(call, headers)
+            assert call.direct is not None
+            call.direct(Exchange(self._service, call, places, {}, headers, body, key), answered)
+        except Exception as error:
+            answered(error)
+
+    # ---- All calls
 
     def _admitted(self, call: Call, headers: Headers) -> Key | None:
         """Return the key of a request; refuse one without the role, or too many of them."""
@@ -87,15 +143,15 @@ class Api:
 
     async def _body(self, call: Call, headers: Headers, receive: Receive) -> bytes:
         """Return the whole body, if the call has one and it is not too large."""
-        if call.decoder is None:
+        if call.decoder is None and call.takes == JSON:
             return b""
         media = headers.get(b"content-type", b"application/json").split(b";")[0].strip().lower()
-        if media != b"application/json":
+        if media != call.takes.encode():
             shown = media.decode("latin-1")[:100]
             raise ProblemError(
-                "unsupported-media-type", f"the body must be application/json, got {shown!r}"
+                "unsupported-media-type", f"the body must be {call.takes}, got {shown!r}"
             )
-        most = self._service.settings.body
+        most = self._service.settings.body if call.takes == JSON else FILE
         announced = headers.get(b"content-length", b"")
         if announced.isdigit() and int(announced) > most:
             raise ProblemError(
@@ -114,11 +170,11 @@ class Api:
             raise _GoneError
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _note(
+    def note(
         self,
         call: Call | None,
         key: Key | None,
-        scope: Scope,
+        path: bytes,
         status: int,
         seconds: float,
         id: str,  # noqa: A002
@@ -133,8 +189,8 @@ class Api:
             fields = {
                 "request": id,
                 "call": name,
-                "method": scope["method"],
-                "path": scope["path"][:300],
+                "method": None if call is None else call.method,
+                "path": path[:300].decode("utf-8", "replace"),
                 "status": status,
                 "ms": round(seconds * 1e3, 3),
                 "key": None if key is None else key.id,
@@ -167,7 +223,7 @@ async def send_reply(reply: Reply, request: str, send: Send) -> None:
     if reply.media == JSON:  # each header costs time, and these need no other
         headers.append(_JSON)
     else:
-        headers += [(b"content-type", reply.media.encode()), *_PLAIN]
+        headers += [(b"content-type", reply.media.encode()), *PLAIN]
     headers += reply.headers
     if reply.parts is not None:
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})

@@ -6,6 +6,7 @@ document is written from it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from cobandits.service.reading import converted, decoded, encoded
 if TYPE_CHECKING:
     from cobandits.service.state import Service
 
-__all__ = ["JSON", "Call", "Example", "Exchange", "Reply", "Table"]
+__all__ = ["JSON", "Answered", "Call", "Example", "Exchange", "Reply", "Table", "waited"]
 
 JSON = "application/json"
 
@@ -70,6 +71,24 @@ class Exchange:
 
 
 Handler = Callable[[Exchange], Awaitable[Reply]]
+Answered = Callable[[Reply | Exception], None]
+Direct = Callable[[Exchange, Answered], None]  # the same without a task, for what must be fast
+
+
+async def waited(direct: Direct, exchange: Exchange) -> Reply:
+    """Make a direct call, and wait for its answer in a task."""
+    future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+    def answered(found: Reply | Exception) -> None:
+        if future.done():  # the caller went away
+            return
+        if isinstance(found, Exception):
+            future.set_exception(found)
+        else:
+            future.set_result(found)
+
+    direct(exchange, answered)
+    return await future
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +109,10 @@ class Call:
     role: Role | None  # None: anybody
     does: str
     handler: Handler
+    direct: Direct | None = None
     asks: type | None = None
     query: type | None = None
+    takes: str = JSON  # the type of its body, if it has one
     answers: Mapping[int, object] = field(default_factory=dict)  # type of each good status
     media: str = JSON
     problems: Sequence[str] = ()
@@ -100,6 +121,11 @@ class Call:
     header: bytes = b"x-api-key"  # where a key may be too, beside Authorization
     example: Example = Example()
     decoder: msgspec.json.Decoder[Any] | None = field(init=False)
+
+    @property
+    def has_body(self) -> bool:
+        """Whether something is sent with it."""
+        return self.asks is not None or self.takes != JSON
 
     def __post_init__(self) -> None:
         decoder: msgspec.json.Decoder[Any] | None = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "ASKED",
+    "COMPARISON",
     "DECIDED",
     "DECISION_PAGE",
     "DECISION_RECORD",
@@ -11,10 +12,12 @@ __all__ = [
     "KEY",
     "REPORT",
     "REWARDED",
+    "SCHEMAS",
     "SHARING",
     "SPACE",
     "TASK",
     "TEAS",
+    "UPLOADED",
     "VERSION",
     "VERSIONS",
 ]
@@ -89,8 +92,24 @@ TASK = {
 }
 POINT = {"task": "berlin", "rewards": 120, "x": 0.7, "y": -0.2, "shared": 0.82, "uncertainty": 0.08}
 SHARING = {"rank": 2, "spectrum": [0.5, 0.2], "uncertainty_before": 0.41, "tasks": [POINT]}
-VERSION = {"name": "v412", "kind": "install", "at": "2026-11-17T14:00:00Z", "of": None}
+VERSION = {
+    "name": "v412",
+    "kind": "install",
+    "at": "2026-11-17T14:00:00Z",
+    "of": None,
+    "label": None,
+}
 VERSIONS = {"present": "v412+1873", "versions": [VERSION]}
+UPLOADED = {**VERSION, "kind": "upload", "label": "autumn"}
+COMPARISON = {
+    "version": "autumn",
+    "other": "present",
+    "decisions": 100,
+    "other_arm": 0.07,
+    "distance": 0.09,
+    "rewards": [5000, 1873],
+}
+SCHEMAS = {"schemas": [{"since": "v1", "at": VERSION["at"], "dim": 12, "schema": TEAS["schema"]}]}
 EARNED = {"mean": 0.61, "low": 0.58, "high": 0.64, "n": 1204, "cautions": []}
 REPORT = {
     "space": "teas",
@@ -110,6 +129,7 @@ EVALUATION = {
     "id": "1",
     "version": "present",
     "state": "done",
+    "progress": 1.0,
     "asked": "2026-11-17T14:00:00Z",
     "decisions": 1204,
     "values": [

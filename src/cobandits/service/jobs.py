@@ -12,12 +12,15 @@ from typing import Literal
 from cobandits.engine import Space
 from cobandits.errors import CobanditsError
 from cobandits.evaluation import Value, evaluate
+from cobandits.evaluation.methods import Method
 from cobandits.service.logs import LOGGER
 from cobandits.service.problems import ProblemError
 
 __all__ = ["Evaluation", "Evaluations"]
 
 _KEPT = 100
+_METHODS: tuple[Method, ...] = ("snips", "dr")
+_READING = 0.5  # the part of the work that reading the log is, about
 State = Literal["waiting", "reading the log", "evaluating", "done", "failed"]
 
 
@@ -29,6 +32,7 @@ class Evaluation:
     space: str
     version: str
     state: State = "waiting"
+    progress: float = 0.0  # share of the work that is done
     asked: datetime = field(default_factory=lambda: datetime.now(UTC))
     decisions: int | None = None
     values: list[Value] = field(default_factory=list)
@@ -68,9 +72,18 @@ class Evaluations:
             raise ProblemError("unknown-evaluation", f"there is no evaluation {name[:100]!r}")
         return found
 
+    def forget(self, space: str) -> None:
+        """Forget the evaluations of a space that was deleted."""
+        for one in self.of(space):
+            del self._known[one.id]
+
     def close(self) -> None:
         """Forget what waits; what is under way is finished."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _read(found: Evaluation, share: float) -> None:
+    found.progress = _READING * share
 
 
 def _run(found: Evaluation, space: Space) -> None:
@@ -78,9 +91,11 @@ def _run(found: Evaluation, space: Space) -> None:
     try:
         policy = space.policy(None if found.version == "present" else found.version)
         found.state = "reading the log"
-        log = space.log()
+        log = space.log(progress=lambda share: _read(found, share))
         found.decisions, found.state = len(log), "evaluating"
-        found.values = list(evaluate(policy, log, methods=("snips", "dr"), rng=0).values())
+        for done, method in enumerate(_METHODS, 1):
+            found.values += evaluate(policy, log, methods=(method,), rng=0).values()
+            found.progress = _READING + (1 - _READING) * done / len(_METHODS)
         found.state = "done"
     except CobanditsError as error:
         found.state, found.error = "failed", str(error)

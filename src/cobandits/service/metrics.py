@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
 
 from cobandits.engine.status import Status
 
@@ -13,78 +22,144 @@ __all__ = ["CONTENT_TYPE", "Metrics"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+_EDGES = [*(f"{edge:g}" if edge < 1 else f"{float(edge)}" for edge in _SECONDS), "+Inf"]
 
 
-class Metrics:
-    """The measures of one service, in a registry of its own."""
+class _Times:
+    """How long answers took: how many within each edge, and all together."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(_SECONDS) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Take one."""
+        self.counts[bisect_left(_SECONDS, seconds)] += 1
+        self.total += seconds
+
+
+class Metrics(Collector):
+    """The measures of one service.
+
+    They are plain numbers, counted by the loop's thread alone, and are Prometheus's when it asks:
+    its own counters have a lock each, which took a tenth of the time of a request.
+    """
 
     def __init__(self, *, waiting: Callable[[], float]) -> None:
-        self._registry = CollectorRegistry()
-        self._latency = Histogram(
-            "cobandits_request_seconds",
-            "Time from the request to its answer",
-            ["call"],
-            buckets=_SECONDS,
-            registry=self._registry,
-        )
-        self._answers = Counter(
-            "cobandits_requests", "Requests by answer", ["call", "status"], registry=self._registry
-        )
-        self._decisions = Counter(
-            "cobandits_decisions",
-            "Decisions that were answered",
-            ["space"],
-            registry=self._registry,
-        )
-        self._rewards = Counter(
-            "cobandits_rewards", "Rewards by status", ["space", "status"], registry=self._registry
-        )
-        Gauge(
-            "cobandits_waiting_requests", "Requests that wait for the log", registry=self._registry
-        ).set_function(waiting)
-        self._decided: dict[str, Counter] = {}
-        self._behind = self._gauge("rewards_not_learned", "Rewards that wait to be learned")
-        self._open = self._gauge("open_decisions", "Decisions whose window has not ended")
-        self._refitting = self._gauge("refitting", "Whether a prior is being learned")
-        self._age = self._gauge("version_age_seconds", "Since the present version began")
-        self._events = Gauge("cobandits_log_events", "In the log", registry=self._registry)
-        self._children: dict[tuple[str, int], tuple[Histogram, Counter]] = {}
-
-    def _gauge(self, name: str, says: str) -> Gauge:
-        return Gauge(f"cobandits_{name}", says, ["space"], registry=self._registry)
+        self._waiting = waiting
+        self._times: dict[str, _Times] = {}
+        self._answers: Counter[tuple[str, int]] = Counter()  # by call and status
+        self._decisions: Counter[str] = Counter()  # by space
+        self._rewards: Counter[tuple[str, str]] = Counter()  # by space and status
 
     def answered(self, call: str, status: int, seconds: float) -> None:
         """Count one answer."""
-        found = self._children.get((call, status))
-        if found is None:
-            found = (
-                self._latency.labels(call=call),
-                self._answers.labels(call=call, status=str(status)),
-            )
-            self._children[call, status] = found
-        found[0].observe(seconds)
-        found[1].inc()
+        times = self._times.get(call)
+        if times is None:
+            times = self._times[call] = _Times()
+        times.add(seconds)
+        self._answers[call, status] += 1
 
     def decided(self, space: str, count: int = 1) -> None:
         """Count decisions."""
-        if space not in self._decided:
-            self._decided[space] = self._decisions.labels(space=space)
-        self._decided[space].inc(count)
+        self._decisions[space] += count
 
     def rewarded(self, space: str, status: str) -> None:
         """Count a reward."""
-        self._rewards.labels(space=space, status=status).inc()
+        self._rewards[space, status] += 1
+
+    def forget(self, space: str) -> None:
+        """Forget a space that was deleted."""
+        self._decisions.pop(space, None)
+        for known in [one for one in self._rewards if one[0] == space]:
+            del self._rewards[known]
+
+    # ---- For Prometheus
 
     def text(self, status: Status, began: Mapping[str, datetime]) -> bytes:
         """Return all measures as Prometheus reads them.
 
         ``began`` is when the present version of each space did.
         """
-        now = datetime.now(UTC)
-        for name, space in status.spaces.items():
-            self._behind.labels(space=name).set(space.waiting)
-            self._open.labels(space=name).set(space.open)
-            self._refitting.labels(space=name).set(space.refitting)
-            self._age.labels(space=name).set((now - began[name]).total_seconds())
-        self._events.set(status.events)
-        return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        registry.register(self)
+        registry.register(_Engine(status, began))
+        return generate_latest(registry)
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: names are those of :meth:`collect`."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield what was counted."""
+        latency = HistogramMetricFamily(
+            "cobandits_request_seconds", "Time from the request to its answer", labels=["call"]
+        )
+        for call, times in list(self._times.items()):
+            latency.add_metric([call], _cumulative(times.counts), times.total)
+        yield latency
+        answers = CounterMetricFamily(
+            "cobandits_requests", "Requests by answer", labels=["call", "status"]
+        )
+        for (call, code), count in list(self._answers.items()):
+            answers.add_metric([call, str(code)], count)
+        yield answers
+        decisions = CounterMetricFamily(
+            "cobandits_decisions", "Decisions that were answered", labels=["space"]
+        )
+        for space, count in list(self._decisions.items()):
+            decisions.add_metric([space], count)
+        yield decisions
+        rewards = CounterMetricFamily(
+            "cobandits_rewards", "Rewards by status", labels=["space", "status"]
+        )
+        for (space, status), count in list(self._rewards.items()):
+            rewards.add_metric([space, status], count)
+        yield rewards
+        yield GaugeMetricFamily(
+            "cobandits_waiting_requests", "Requests that wait for the log", value=self._waiting()
+        )
+
+
+def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
+    """Return how many are within each edge."""
+    found, total = [], 0
+    for edge, count in zip(_EDGES, counts, strict=True):
+        total += count
+        found.append((edge, float(total)))
+    return found
+
+
+class _Engine(Collector):
+    """How the engine is at a moment."""
+
+    def __init__(self, status: Status, began: Mapping[str, datetime]) -> None:
+        self._status, self._began = status, began
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield its measures."""
+        now, spaces = datetime.now(UTC), self._status.spaces
+        ages = {name: (now - at).total_seconds() for name, at in self._began.items()}
+        values: dict[tuple[str, str], dict[str, float]] = {
+            ("rewards_not_learned", "Rewards that wait to be learned"): {
+                name: one.waiting for name, one in spaces.items()
+            },
+            ("open_decisions", "Decisions whose window has not ended"): {
+                name: one.open for name, one in spaces.items()
+            },
+            ("refitting", "Whether a prior is being learned"): {
+                name: one.refitting for name, one in spaces.items()
+            },
+            ("version_age_seconds", "Since the present version began"): {
+                name: ages[name] for name in spaces if name in ages
+            },
+        }
+        for (name, says), by_space in values.items():
+            gauge = GaugeMetricFamily(f"cobandits_{name}", says, labels=["space"])
+            for space, value in by_space.items():
+                gauge.add_metric([space], value)
+            yield gauge
+        events = float(self._status.events)
+        yield GaugeMetricFamily("cobandits_log_events", "In the log", value=events)

@@ -89,6 +89,8 @@ def _operation(call: Call, schema_of: dict[str, Any], components: dict[str, Any]
         if call.example.asks is not None:
             content["example"] = call.example.asks
         operation["requestBody"] = {"required": True, "content": {JSON: content}}
+    elif call.has_body:
+        operation["requestBody"] = {"required": True, "content": {call.takes: {"schema": {}}}}
     return operation
 
 
@@ -140,7 +142,7 @@ def _responses(call: Call, schema_of: dict[str, Any]) -> dict[str, Any]:
 
 def _problems(call: Call) -> list[str]:
     """Return the kinds of problems that a call may answer."""
-    names = [*call.problems, *_ALWAYS, *(_WITH_BODY if call.asks else ())]
+    names = [*call.problems, *_ALWAYS, *(_WITH_BODY if call.has_body else ())]
     names += ["unauthorised", "forbidden"] if call.role else []
     names += ["invalid-request"] if call.query or "{" in call.path else []
     return list(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""The calls that read the log, tasks and versions, and the one that returns to a version."""
+"""The calls that read the log and tasks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from cobandits.service.examples import (
     DECISION_RECORD,
     SHARING,
     TASK,
-    VERSION,
-    VERSIONS,
 )
 from cobandits.service.handlers import history
 from cobandits.wire import (
@@ -18,11 +16,8 @@ from cobandits.wire import (
     DecisionRecord,
     LogQuery,
     OneDecision,
-    Relearn,
     SharingReply,
     TaskReply,
-    VersionReplies,
-    VersionReply,
 )
 
 __all__ = ["reading_calls"]
@@ -30,26 +25,9 @@ __all__ = ["reading_calls"]
 IN = "/v1/spaces/{space}"
 
 
-_RELEARN = Call(
-    name="relearn",
-    method="POST",
-    path=IN + "/relearn",
-    role="admin",
-    does="Learn the log anew without the rewards of a time that was wrong; becomes a version.",
-    handler=history.relearn,
-    asks=Relearn,
-    answers={200: VersionReply},
-    problems=("unknown-space", "disk-full"),
-    loud=True,
-    example=Example(
-        asks={"since": "2026-11-17T14:00:00Z", "before": "2026-11-17T15:00:00Z"}, answers=VERSION
-    ),
-)
-
-
 def reading_calls() -> list[Call]:
     """Return the calls."""
-    return [*_log(), *_tasks(), *_versions()]
+    return [*_log(), *_tasks()]
 
 
 def _log() -> list[Call]:
@@ -116,45 +94,5 @@ def _tasks() -> list[Call]:
             answers={200: SharingReply},
             problems=("unknown-space",),
             example=Example(answers=SHARING),
-        ),
-    ]
-
-
-def _versions() -> list[Call]:
-    return [
-        Call(
-            name="list_versions",
-            method="GET",
-            path=IN + "/versions",
-            role="read",
-            does="List the versions: the states that can be returned to.",
-            handler=history.list_versions,
-            answers={200: VersionReplies},
-            problems=("unknown-space",),
-            example=Example(answers=VERSIONS),
-        ),
-        Call(
-            name="restore_version",
-            method="POST",
-            path=IN + "/versions/{version}/restore",
-            role="admin",
-            does="Return to the state that a version began with; later rewards stay in the log.",
-            handler=history.restore_version,
-            answers={200: VersionReply},
-            problems=("unknown-space", "unknown-version", "disk-full"),
-            loud=True,
-            example=Example(answers=VERSION),
-        ),
-        _RELEARN,
-        Call(
-            name="version_file",
-            method="GET",
-            path=IN + "/versions/{version}/file",
-            role="read",
-            does="A version's policy as a file, for cobandits.Shared.load.",
-            handler=history.version_file,
-            answers={200: None},
-            problems=("unknown-space", "unknown-version"),
-            media=history.FILE,
         ),
     ]

@@ -18,6 +18,7 @@ from cobandits.errors import CobanditsError, ConfigurationError
 from cobandits.service.app import Application, application
 from cobandits.service.keys import KeyStore
 from cobandits.service.logs import LOGGER, set_up
+from cobandits.service.protocol import direct_protocol
 from cobandits.service.settings import ServiceSettings, is_loopback
 from cobandits.service.state import Service
 
@@ -104,7 +105,7 @@ class _Server(uvicorn.Server):
 def _run(app: Application, settings: ServiceSettings, listening: socket.socket) -> None:
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=direct_protocol(app.api),
         loop="auto",
         ws="none",
         lifespan="off",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from cobandits.engine import Answer, Engine, Request, Space
+from cobandits.service.bridge import Answers, Bridge
 from cobandits.service.jobs import Evaluations
 from cobandits.service.keys import Key, KeyStore
 from cobandits.service.metrics import Metrics
@@ -20,7 +20,6 @@ from cobandits.service.settings import ServiceSettings
 __all__ = ["Service"]
 
 Done = TypeVar("Done")
-Answers = list[Answer | Exception]
 
 
 class Noted(NamedTuple):
@@ -37,11 +36,10 @@ class Service:
 
     def __init__(self, *, engine: Engine, keys: KeyStore, settings: ServiceSettings) -> None:
         self.engine, self.keys, self.settings = engine, keys, settings
-        self.metrics = Metrics(waiting=lambda: self._waiting)
+        self.metrics = Metrics(waiting=lambda: self._bridge.waiting)
         self._spaces = {space.name: space for space in engine.spaces()}
-        self._bridge = Bridge()
+        self._bridge = Bridge(settings.waiting)
         self._buckets: dict[str, Bucket] = {}
-        self._waiting = 0
         self.evaluations = Evaluations()
         self.problems: deque[Noted] = deque(maxlen=200)
 
@@ -64,22 +62,34 @@ class Service:
         """Take a space that was made."""
         self._spaces[space.name] = space
 
+    def remove(self, name: str) -> None:
+        """Forget a space that was deleted, and what was measured of it."""
+        self._spaces.pop(name, None)
+        self.evaluations.forget(name)
+        self.metrics.forget(name)
+
     # ---- Asking the engine
 
     async def ask(self, space: Space, requests: Sequence[Request]) -> Answers:
         """Return the engine's answers; what waits has a limit, and beyond it nothing is taken."""
-        if self._waiting + len(requests) > self.settings.waiting:
-            raise ProblemError(
-                "overloaded",
-                f"{self._waiting} requests wait, and at most {self.settings.waiting} may; "
-                "nothing was done",
-                retry=1.0,
-            )
-        self._waiting += len(requests)
-        try:
-            return await self._bridge.ask(space, requests)
-        finally:
-            self._waiting -= len(requests)
+        future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
+
+        def done(found: Answers | Exception) -> None:
+            if future.done():  # the caller went away
+                return
+            if isinstance(found, Exception):
+                future.set_exception(found)
+            else:
+                future.set_result(found)
+
+        self._bridge.ask(space, requests, done)
+        return await future
+
+    def ask_directly(
+        self, space: Space, request: Request, done: Callable[[Answer | Exception], None]
+    ) -> None:
+        """Do the same for one request; the answer comes by a function."""
+        self._bridge.ask(space, (request,), lambda found: done(_first(found)))
 
     @staticmethod
     async def aside(action: Callable[[], Done]) -> Done:
@@ -111,62 +121,5 @@ class Service:
             )
 
 
-class _Asked(NamedTuple):
-    """Requests of one caller."""
-
-    requests: Sequence[Request]
-    future: asyncio.Future[Answers]
-
-    def answer(self, answers: Answers | Exception) -> None:
-        """Tell the caller, if it still waits."""
-        if self.future.done():
-            return
-        if isinstance(answers, Exception):
-            self.future.set_exception(answers)
-        else:
-            self.future.set_result(answers)
-
-
-class Bridge:
-    """Leads requests from the event loop to the engine's thread, and answers back.
-
-    All requests of one turn of the loop go to the engine together: it is woken once, and writes
-    them together. One by one they would cost twice the CPU time, as the two threads take the
-    interpreter from each other at each.
-    """
-
-    def __init__(self) -> None:
-        self._asked: dict[Space, list[_Asked]] = {}
-
-    async def ask(self, space: Space, requests: Sequence[Request]) -> Answers:
-        """Return what a space answers."""
-        loop = asyncio.get_running_loop()
-        asked = _Asked(requests, loop.create_future())
-        if not self._asked:
-            loop.call_soon(self._flush, loop)
-        self._asked.setdefault(space, []).append(asked)
-        return await asked.future
-
-    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Hand over what was asked in this turn."""
-        waiting, self._asked = self._asked, {}
-        for space, group in waiting.items():
-            requests = [request for asked in group for request in asked.requests]
-
-            def done(found: Future[Answers], group: list[_Asked] = group) -> None:
-                loop.call_soon_threadsafe(_hand_out, group, found.result())  # engine's thread
-
-            try:
-                space.submit(requests).add_done_callback(done)
-            except Exception as error:
-                for asked in group:
-                    asked.answer(error)
-
-
-def _hand_out(group: list[_Asked], answers: Answers) -> None:
-    """Give each caller its answers, in the loop's thread."""
-    start = 0
-    for asked in group:
-        end = start + len(asked.requests)
-        asked.answer(answers[start:end])
-        start = end
+def _first(found: Answers | Exception) -> Answer | Exception:
+    return found if isinstance(found, Exception) else found[0]

@@ -11,6 +11,7 @@ from cobandits.service.openapi import openapi
 from cobandits.service.personalizer_calls import personalizer_calls
 from cobandits.service.reading_calls import reading_calls
 from cobandits.service.report_calls import report_calls
+from cobandits.service.version_calls import version_calls
 from cobandits.wire import (
     ActivationReply,
     ChangeSpace,
@@ -20,6 +21,7 @@ from cobandits.wire import (
     DecideOne,
     DecisionReply,
     DecisionResults,
+    DeletedReply,
     KeyReplies,
     KeyReply,
     Ready,
@@ -88,6 +90,18 @@ _SPACES = [
         loud=True,
         example=Example(asks={"floor": 0.05}, answers=SPACE),
     ),
+    Call(
+        name="delete_space",
+        method="DELETE",
+        path=IN,
+        role="admin",
+        does="Delete a space with all its events, for ever. Its name is free again.",
+        handler=spaces.delete_space,
+        answers={200: DeletedReply},
+        problems=("unknown-space", "disk-full"),
+        loud=True,
+        example=Example(answers={"name": "teas", "events": 2614}),
+    ),
 ]
 
 
@@ -99,6 +113,7 @@ _DECISIONS = [
         role="decide",
         does="Choose one of the arms. The decision is on disk before it is answered.",
         handler=decisions.decide,
+        direct=decisions.decide_directly,
         asks=DecideOne,
         answers={201: DecisionReply, 200: DecisionReply},
         problems=("unknown-space", "conflict", *BUSY),
@@ -145,6 +160,7 @@ _REWARDS = [
         role="reward",
         does="Tell what a decision has earned. It is on disk before it is answered.",
         handler=decisions.reward,
+        direct=decisions.reward_directly,
         asks=RewardOne,
         answers={202: RewardReply},
         problems=("unknown-space", "unknown-decision", "conflict", "not-activated", *BUSY),
@@ -256,8 +272,8 @@ _OPERATIONS = [
 
 def table() -> Table:
     """Return all calls; the last is the description of the others."""
-    calls = [*_SPACES, *_DECISIONS, *_REWARDS, *reading_calls(), *report_calls()]
-    calls += [*personalizer_calls(), *_KEYS, *_OPERATIONS]
+    calls = [*_SPACES, *_DECISIONS, *_REWARDS, *reading_calls(), *version_calls()]
+    calls += [*report_calls(), *personalizer_calls(), *_KEYS, *_OPERATIONS]
     document: dict[str, Any] = {}
 
     async def describe(_: Exchange) -> Reply:

@@ -20,6 +20,8 @@ from cobandits.wire.asked import (
     RewardOne,
 )
 from cobandits.wire.history import (
+    CompareQuery,
+    ComparisonReply,
     DecisionPage,
     DecisionQuery,
     DecisionRecord,
@@ -58,13 +60,23 @@ from cobandits.wire.reports import (
     PastDecision,
     ReportReply,
 )
-from cobandits.wire.spaces import ChangeSpace, CreateSpace, SchemaMessage, SpaceReply
+from cobandits.wire.spaces import (
+    ChangeSpace,
+    CreateSpace,
+    DeletedReply,
+    SchemaMessage,
+    SchemaReplies,
+    SchemaReply,
+    SpaceReply,
+)
 
 __all__ = [
     "ActivationReply",
     "AskEvaluation",
     "Asked",
     "ChangeSpace",
+    "CompareQuery",
+    "ComparisonReply",
     "CreateKey",
     "CreateSpace",
     "Day",
@@ -76,6 +88,7 @@ __all__ = [
     "DecisionReply",
     "DecisionResult",
     "DecisionResults",
+    "DeletedReply",
     "Detail",
     "Earned",
     "Estimate",
@@ -102,6 +115,8 @@ __all__ = [
     "RewardResult",
     "RewardResults",
     "SchemaMessage",
+    "SchemaReplies",
+    "SchemaReply",
     "SharingReply",
     "SpaceNames",
     "SpaceReply",

@@ -10,8 +10,11 @@ from msgspec import Meta, Struct
 from cobandits.wire.asked import Anything, Asked, Name
 from cobandits.wire.limits import PAGE
 from cobandits.wire.replies import DecisionReply
+from cobandits.wire.spaces import SchemaMessage
 
 __all__ = [
+    "CompareQuery",
+    "ComparisonReply",
     "DecisionPage",
     "DecisionQuery",
     "DecisionRecord",
@@ -36,6 +39,9 @@ class DecisionQuery(Asked, frozen=True, kw_only=True):
     task: Name | None = None
     since: Annotated[datetime, Meta(tz=True, description="From this time on.")] | None = None
     before: Annotated[datetime, Meta(tz=True, description="Up to this time.")] | None = None
+    arm: Annotated[Name, Meta(description="The arm that was taken.")] | None = None
+    by: Literal["policy", "baseline"] | None = None
+    rewarded: Annotated[bool, Meta(description="Whether a reward came.")] | None = None
     after: Annotated[Number, Meta(description="`next` of the page before.")] = 0
     limit: Annotated[int, Meta(ge=1, le=PAGE)] = 100
 
@@ -122,19 +128,41 @@ class SharingReply(Struct, frozen=True, kw_only=True):
 
 
 class Relearn(Asked, frozen=True, kw_only=True):
-    """Leave out the rewards of decisions made from ``since`` on and ``before`` another time."""
+    """Leave out rewards from ``since`` on and ``before`` another time, or take another schema."""
 
-    since: Annotated[datetime, Meta(tz=True)]
-    before: Annotated[datetime, Meta(tz=True)]
+    since: Annotated[datetime, Meta(tz=True)] | None = None
+    before: Annotated[datetime, Meta(tz=True)] | None = None
+    schema: SchemaMessage | None = None
 
 
 class VersionReply(Struct, frozen=True, kw_only=True):
     """A state that began with an event, and can be returned to."""
 
     name: str
-    kind: Literal["space", "install", "rollback", "relearn"]
+    kind: Literal["space", "install", "rollback", "relearn", "upload"]
     at: datetime
     of: Annotated[str | None, Meta(description="For a roll-back, the version returned to.")]
+    label: Annotated[str | None, Meta(description="Of a version from a file.")] = None
+
+
+class CompareQuery(Asked, frozen=True, kw_only=True):
+    """With which version, and on how many decisions, a version is compared."""
+
+    other: Annotated[Name, Meta(description="A version, or 'present'.")] = "present"
+    last: Annotated[int, Meta(ge=1, le=PAGE, description="Of the log's decisions.")] = 100
+
+
+class ComparisonReply(Struct, frozen=True, kw_only=True):
+    """How differently two versions would make the same decisions."""
+
+    version: str
+    other: str
+    decisions: int
+    other_arm: Annotated[float, Meta(description="Share in which another arm is most likely.")]
+    distance: Annotated[
+        float, Meta(description="Of probabilities: 0 is the same, 1 is never the same arm.")
+    ]
+    rewards: Annotated[list[int], Meta(description="That each has learned.")]
 
 
 class VersionReplies(Struct, frozen=True, kw_only=True):

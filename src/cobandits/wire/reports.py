@@ -86,6 +86,7 @@ class EvaluationReply(Struct, frozen=True, kw_only=True):
     id: str
     version: str
     state: Literal["waiting", "reading the log", "evaluating", "done", "failed"]
+    progress: Annotated[float, Meta(ge=0, le=1, description="Share of the work that is done.")]
     asked: datetime
     decisions: int | None
     values: list[Estimate]

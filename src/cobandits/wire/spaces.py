@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,7 +11,15 @@ from msgspec import UNSET, Meta, UnsetType, field
 from cobandits.wire.asked import Anything, Asked, SpaceName, Value
 from cobandits.wire.limits import DIM, FIELDS, NAME
 
-__all__ = ["ChangeSpace", "CreateSpace", "SchemaMessage", "SpaceReply"]
+__all__ = [
+    "ChangeSpace",
+    "CreateSpace",
+    "DeletedReply",
+    "SchemaMessage",
+    "SchemaReplies",
+    "SchemaReply",
+    "SpaceReply",
+]
 
 Missing = Annotated[
     Literal["indicator", "fill", "error"],
@@ -122,6 +131,16 @@ class ChangeSpace(Asked, frozen=True, kw_only=True):
         | UnsetType
     ) = UNSET
 
+    frozen: (
+        Annotated[
+            bool,
+            Meta(
+                description="Whether learning rests; rewards are kept, and learned when it goes on."
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+
 
 class CreateSpace(ChangeSpace, frozen=True, kw_only=True):
     """Make a space: tasks that learn together, with one schema, one policy and one log."""
@@ -149,6 +168,28 @@ class CreateSpace(ChangeSpace, frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
+
+
+class DeletedReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A space that was deleted."""
+
+    name: str
+    events: Annotated[int, Meta(description="That were erased.")]
+
+
+class SchemaReply(msgspec.Struct, frozen=True, kw_only=True):
+    """A schema that a space has or had."""
+
+    since: Annotated[str, Meta(description="The version that it began with.")]
+    at: datetime
+    dim: Annotated[int, Meta(description="Columns of the schema.")]
+    schema: Anything
+
+
+class SchemaReplies(msgspec.Struct, frozen=True):
+    """All schemas of a space, in order; the last one holds now."""
+
+    schemas: list[SchemaReply]
 
 
 class SpaceReply(msgspec.Struct, frozen=True, kw_only=True):

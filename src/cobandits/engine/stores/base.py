@@ -56,6 +56,7 @@ class Query:
     since: int | None = None  # from this time on, in microseconds
     before: int | None = None
     limit: int | None = None
+    body: int | None = None  # characters of the body that are wanted
 
     def conditions(self, sign: str) -> tuple[str, list[object]]:
         """Return the condition as SQL, with ``sign`` for each value, and the values."""
@@ -150,6 +151,10 @@ class Store(ABC):
     @abstractmethod
     def remove(self, numbers: Sequence[int], folded: int) -> None:
         """Remove events that a snapshot stands for, with their keys; note how far that goes."""
+
+    @abstractmethod
+    def erase(self, space: int, numbers: Sequence[int]) -> None:
+        """Leave nothing of events but number and time; remove their keys, and the snapshots."""
 
     @abstractmethod
     def folded(self) -> int:

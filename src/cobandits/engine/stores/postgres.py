@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -31,6 +32,8 @@ _TYPES = {"int": "BIGINT", "float": "DOUBLE PRECISION", "bytes": "BYTEA"}
 _COLUMN_TYPES = ("int8", "int8", "int8", "text", "int8", "int8", "float8", "text", "text")
 _SCHEMA = "cobandits"
 _LOCK = 0x636F6261  # "coba": the owner's advisory lock, one per database
+_PATIENCE = 5.0  # seconds for the server to notice that an earlier owner was killed
+_PAUSE = 0.05  # seconds between two attempts
 _KEY = "INSERT INTO keys (space, key, number) VALUES (%s, %s, %s)"
 _PART = """INSERT INTO snapshot_parts (space, number, part, data) VALUES (%s, %s, %s, %s)
     ON CONFLICT (space, number, part) DO UPDATE SET data = excluded.data"""
@@ -67,19 +70,22 @@ class PostgresStore(SQLStore):
         with self._translated():
             writer = self._connected()
             try:
-                self._claim(writer)
+                self._claim(writer, patience=_PATIENCE)
                 _migrate(writer, str(self))
             except BaseException:
                 writer.close()
                 raise
             self._writer = writer
 
-    def _claim(self, writer: Connection) -> None:
-        (mine,) = writer.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone() or (False,)
-        if not mine:
-            raise OwnedError(
-                f"another process decides on {self}; end it first, or open with readonly=True"
-            )
+    def _claim(self, writer: Connection, patience: float = 0.0) -> None:
+        """Take the owner's lock; a server notices late that the process which held it is gone."""
+        end = time.monotonic() + patience
+        while not _has_lock(writer):
+            if time.monotonic() >= end:
+                raise OwnedError(
+                    f"another process decides on {self}; end it first, or open with readonly=True"
+                )
+            time.sleep(_PAUSE)
 
     def _connected(self) -> Connection:
         connection = psycopg.connect(
@@ -196,6 +202,11 @@ class PostgresStore(SQLStore):
             ) from error
         except psycopg.Error as error:
             raise StoreError(f"{self}: {_first(error)}; nothing was kept; try again") from error
+
+
+def _has_lock(writer: Connection) -> bool:
+    found = writer.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()
+    return found is not None and bool(found[0])
 
 
 def _first(error: Exception) -> str:

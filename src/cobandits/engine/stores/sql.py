@@ -41,7 +41,10 @@ class SQLStore(Store):
         """Return events in order, at most ``query.limit``."""
         condition, values = query.conditions(self._sign)
         limit = "" if query.limit is None else f" LIMIT {int(query.limit)}"
-        statement = f"SELECT {COLUMNS} FROM log WHERE {condition} ORDER BY number{limit}"
+        columns = COLUMNS
+        if query.body is not None:
+            columns = COLUMNS.replace("body", f"substr(body, 1, {int(query.body)})")
+        statement = f"SELECT {columns} FROM log WHERE {condition} ORDER BY number{limit}"
         return [Event(*row) for row in self._rows(statement, values)]
 
     def referring(self, number: int) -> list[Event]:
@@ -93,6 +96,19 @@ class SQLStore(Store):
                 (f"DELETE FROM keys WHERE number = {self._sign}", rows),
                 (f"DELETE FROM meta WHERE name = {self._sign}", [(_FOLDED,)]),
                 (f"INSERT INTO meta VALUES ({values})", [(_FOLDED, str(folded).encode())]),
+            ]
+        )
+
+    def erase(self, space: int, numbers: Sequence[int]) -> None:
+        """Leave nothing of events but number and time; remove their keys, and the snapshots."""
+        rows, mine = [(number,) for number in numbers], [(space,)]
+        erased = "kind = 'gone', ref = NULL, until = NULL, value = NULL, task = NULL, body = NULL"
+        self._write_all(
+            [
+                (f"UPDATE log SET {erased} WHERE number = {self._sign}", rows),
+                (f"DELETE FROM keys WHERE number = {self._sign}", rows),
+                (f"DELETE FROM snapshots WHERE space = {self._sign}", mine),
+                (f"DELETE FROM snapshot_parts WHERE space = {self._sign}", mine),
             ]
         )
 

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from cobandits.engine.errors import (
     StoreAwayError,
     StoreError,
 )
+from cobandits.engine.events import Event
 from cobandits.engine.stores.base import Batch
 from cobandits.engine.stores.sql import SQLStore
 from cobandits.engine.stores.tables import COLUMNS, VERSION, check_version, migrations
@@ -25,7 +27,10 @@ __all__ = ["SQLiteStore"]
 
 _TYPES = {"int": "INTEGER", "float": "REAL", "bytes": "BLOB"}
 _APPLICATION = 0x636F6261  # "coba": tells our files from others
-_EVENT = f"INSERT INTO log ({COLUMNS}) VALUES ({', '.join('?' * 9)})"
+_SIGNS = f"({', '.join('?' * 9)})"  # of an event
+# Events of one statement. Each statement lets other threads run, so many events are few statements.
+_SIZES = (64, 16, 4, 1)
+_EVENTS = {n: f"INSERT INTO log ({COLUMNS}) VALUES {', '.join([_SIGNS] * n)}" for n in _SIZES}
 _KEY = "INSERT INTO keys (space, key, number) VALUES (?, ?, ?)"
 _PART = "INSERT OR REPLACE INTO snapshot_parts (space, number, part, data) VALUES (?, ?, ?, ?)"
 _SAVED = "INSERT OR REPLACE INTO snapshots (space, number, parts) VALUES (?, ?, ?)"
@@ -104,7 +109,7 @@ class SQLiteStore(SQLStore):
         """Write a batch, durably."""
         self._write_all(
             [
-                (_EVENT, batch.events),
+                *_in_statements(batch.events),
                 (_KEY, batch.keys),
                 (_PART, batch.parts),
                 (_SAVED, batch.saved),
@@ -170,6 +175,16 @@ class SQLiteStore(SQLStore):
         assert self._writer is not None
         with _translated(self._path):
             self._writer.execute(statement, cast(Sequence[Any], values))
+
+
+def _in_statements(events: list[Event]) -> Iterator[tuple[str, list[tuple[object, ...]]]]:
+    """Yield statements that write events, each with its values."""
+    start = 0
+    for size in _SIZES:
+        while len(events) - start >= size:
+            values = tuple(chain.from_iterable(events[start : start + size]))
+            yield _EVENTS[size], [values]
+            start += size
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:

@@ -127,8 +127,7 @@ class Shared(Policy):
 
     def undo_change(self) -> None:
         """Return to what was learned before the tasks changed; rewards since then are forgotten."""
-        before = undone(self._state)
-        if before is None:
+        if (before := undone(self._state)) is None:
             raise ConfigurationError(
                 "there is nothing to return to: no change was found, or as many rewards have come "
                 "since, or on_change is not 'adapt'"
@@ -161,8 +160,7 @@ class Shared(Policy):
 
     def explain(self, task: int | str | tuple[Any, ...]) -> Explanation:
         """Explain what a task's predictions come from and how certain they are; print it."""
-        asked = as_labels([task]) if self.labels else check_tasks([task], None)
-        (known,) = asked.tolist()
+        (known,) = (as_labels([task]) if self.labels else check_tasks([task], None)).tolist()
         with self._lock:
             state, scale = self._state, self._state.likelihood.scale
             return explain(state.posteriors, state.counts, known, state.tasks, scale)
@@ -218,6 +216,11 @@ class Shared(Policy):
         When tasks are found to have changed there is one too, from the few rewards since then.
         """
         return self._state.refit_due(n_rewards)
+
+    @property
+    def run_length(self) -> int:
+        """How many of the next rewards one :meth:`learn` takes with the bits of one call each."""
+        return self._state.run_length
 
     def snapshot(
         self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
@@ -289,11 +292,9 @@ class Shared(Policy):
     def _choose(
         self, tasks: Codes, arms: Floats, rng: np.random.Generator
     ) -> tuple[Codes, Floats | Callable[[], Floats]]:
-        state = self._state.deciding
-        places = state.tasks.find(tasks)
-        return choose(state, places, arms, rng, explore=self.explore, floor=self.floor)
+        state, rule = self._state.deciding, (self.explore, self.floor)
+        return choose(state, state.tasks.find(tasks), arms, rng, explore=rule[0], floor=rule[1])
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
-        state = self._state.deciding
-        places = state.tasks.find(tasks)
-        return probabilities(state, places, arms, explore=self.explore, floor=self.floor)
+        state, rule = self._state.deciding, (self.explore, self.floor)
+        return probabilities(state, state.tasks.find(tasks), arms, explore=rule[0], floor=rule[1])

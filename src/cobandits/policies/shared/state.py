@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.estimate import Estimate
+from cobandits.policies.gaussian import COMPILED
 from cobandits.policies.shared.change import OnChange
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import HyperparameterSelector
@@ -107,6 +108,18 @@ class State:
     def refit_due(self, n_rewards: int) -> bool:
         """Tell whether a refit is due with ``n_rewards`` more."""
         return n_rewards > 0 and (self.posteriors is None or self.seen + n_rewards >= self.due)
+
+    @property
+    def run_length(self) -> int:
+        """How many rewards can be learned in one call with the bits of one call each, at least 1.
+
+        A refit, and :func:`absorb`, come where they would come one at a time. Only the compiled
+        pass takes rows one after the other; rows with weights are learned side by side.
+        """
+        if not COMPILED or self.posteriors is None or self.likelihood.weighs:
+            return 1
+        room = pending_limit(len(self.tasks)) - self.n_pending
+        return max(1, min(room, self.due - 1 - self.seen))
 
     @property
     def must_absorb(self) -> bool:

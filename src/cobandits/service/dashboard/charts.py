@@ -58,7 +58,7 @@ def reward_chart(series: Sequence[tuple[int, Cell]]) -> Markup:
     }
     points = [one for line in lines.values() for _, one in line]
     if len(points) < 2:
-        return Markup('<p class="soft">There are too few rewards for a picture yet.</p>')
+        return Markup('<p class="soft">The picture begins with more rewards, at other times.</p>')
     times = [at for at, _ in series]
     means = [one.value for one in points]
     room = (max(means) - min(means)) or 1.0

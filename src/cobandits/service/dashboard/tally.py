@@ -99,7 +99,7 @@ class Tally:
     """Counts of a space; :meth:`refresh` reads what is new in the log."""
 
     def __init__(self, space: Space) -> None:
-        self._space = space
+        self.space = space
         self._after: int | None = None
         self._made: OrderedDict[int, _Made] = OrderedDict()
         self._lock = threading.Lock()
@@ -118,7 +118,7 @@ class Tally:
         with self._lock:
             if self._after is None:
                 self._after = max(0, self._last() - _FIRST)
-            while chunk := list(islice(self._space.events(after=self._after, limit=2000), 2000)):
+            while chunk := list(islice(self.space.events(after=self._after, limit=2000), 2000)):
                 for event in chunk:
                     self._follow(event)
                 self._after = chunk[-1].number
@@ -127,7 +127,7 @@ class Tally:
 
     def _last(self) -> int:
         """Return the number of a late event: that of the present version, at least."""
-        name = self._space.version
+        name = self.space.version
         return int(name[1:].partition("+")[0] or 0)
 
     def _follow(self, event: Event) -> None:

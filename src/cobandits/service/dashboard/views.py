@@ -13,7 +13,7 @@ from cobandits.engine import Space
 from cobandits.engine.history import Record
 from cobandits.errors import DataError
 from cobandits.service.dashboard.charts import reward_chart, sharing_map
-from cobandits.service.dashboard.tally import Mean, Tally
+from cobandits.service.dashboard.tally import Cell, Mean, Tally
 from cobandits.service.handlers.history import sharing_of
 from cobandits.service.state import Service
 from cobandits.wire import SharingReply
@@ -22,7 +22,11 @@ __all__ = ["Views"]
 
 Made = TypeVar("Made")
 _FRESH = 10.0  # seconds for which a map of the tasks is good enough
+_SMALL = 1000  # rewards up to which it costs little
 _LATEST = 25  # decisions on a page
+_FIRST_PAGE = 5  # on the overview
+_FEW = 5  # rewards below which nothing is said of uncertainty: a prior of one reward knows none
+_ENOUGH = 32  # rewards after which a prior is learned aside, and pictures say something
 _BACK_ALL, _BACK_TASK = 500, 20_000  # events that are looked at for them, from the end of the log
 
 
@@ -32,19 +36,22 @@ class Views:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._tallies: dict[str, Tally] = {}
-        self._kept: dict[tuple[str, str], tuple[float, Any]] = {}
+        self._kept: dict[tuple[str, str], tuple[float, str, Any]] = {}
 
     def _tally(self, space: Space) -> Tally:
-        tally = self._tallies.setdefault(space.name, Tally(space))
+        tally = self._tallies.get(space.name)
+        if tally is None or tally.space is not space:  # that one was deleted
+            tally = self._tallies[space.name] = Tally(space)
         tally.refresh()
         return tally
 
     def _fresh(self, space: Space, what: str, make: Callable[[], Made]) -> Made:
-        """Return something that is costly to make, at most 10 s old."""
-        at, found = self._kept.get((space.name, what), (-_FRESH, None))
-        if time.monotonic() - at > _FRESH:
-            found = make()
-            self._kept[space.name, what] = (time.monotonic(), found)
+        """Return something that is costly to make, at most 10 s old; of now in a small space."""
+        at, version, found = self._kept.get((space.name, what), (-_FRESH, "", None))
+        small = self._tallies[space.name].whole.rewards < _SMALL
+        if time.monotonic() - at > _FRESH or (small and version != space.version):
+            version, found = space.version, make()
+            self._kept[space.name, what] = (time.monotonic(), version, found)
         made: Made = found
         return made
 
@@ -61,7 +68,7 @@ class Views:
                     "mode": space.settings.mode,
                     "decisions": whole.decisions,
                     "rewards": whole.rewards,
-                    "reward": _shown(whole.reward),
+                    "reward": _earned(whole)[0],
                     "tasks": len(self._tally(space).tasks),
                     "version": space.version,
                 }
@@ -78,6 +85,8 @@ class Views:
             "space": name,
             "settings": space.settings,
             "facts": self._facts(space, tally),
+            "begin": _begin(space, tally),
+            "latest": self._latest(space, None, _FIRST_PAGE),
             "alarms": self._fresh(
                 space, "alarms", lambda: _alarms(space, tally, self._waiting(space))
             ),
@@ -86,7 +95,7 @@ class Views:
             "map": sharing_map(found.tasks),
             "sharing": found,
             "shared": _average([one.shared for one in found.tasks]),
-            "gain": _most_to_gain(tally, found),
+            "gain": _most_to_gain(tally, found) if tally.whole.rewards >= _FEW else [],
         }
 
     def _facts(self, space: Space, tally: Tally) -> list[tuple[str, str, str]]:
@@ -94,11 +103,11 @@ class Views:
         explored = whole.explored / whole.decisions if whole.decisions else 0.0
         unrewarded = 1 - whole.rewards / whole.decisions if whole.decisions else 0.0
         return [
-            ("Decisions", f"{whole.decisions:,}", f"for {len(tally.tasks):,} tasks"),
-            ("Mean reward", _shown(whole.reward), f"baseline: {_shown(whole.baseline)}"),
+            ("Decisions", f"{whole.decisions:,}", f"for {_count(len(tally.tasks), 'task')}"),
+            ("Mean reward", *_earned(whole)),
             ("Exploration", f"{explored:.1%}", "of the decisions took a less likely arm"),
             ("Without a reward", f"{unrewarded:.1%}", "of the decisions, so far"),
-            ("Version", space.version, f"{self._waiting(space)} rewards wait to be learned"),
+            ("Version", space.version, f"{_count(self._waiting(space), 'reward')} to be learned"),
         ]
 
     def _waiting(self, space: Space) -> int:
@@ -107,18 +116,22 @@ class Views:
 
     def decisions(self, name: str, task: str | None) -> dict[str, Any]:
         """Return the latest decisions, the newest first."""
-        space = self._service.space(name)
-        tally = self._tally(space)
-        after = max(0, tally.last - (_BACK_ALL if task is None else _BACK_TASK))
-        found = list(space.decisions(after=after, task=task))[-_LATEST:]
-        return {"space": name, "task": task, "rows": [_row(one) for one in reversed(found)]}
+        rows = self._latest(self._service.space(name), task, _LATEST)
+        return {"space": name, "task": task, "rows": rows}
+
+    def _latest(self, space: Space, task: str | None, count: int) -> list[dict[str, object]]:
+        after = max(0, self._tally(space).last - (_BACK_ALL if task is None else _BACK_TASK))
+        found = list(space.decisions(after=after, task=task))[-count:]
+        return [_row(one) for one in reversed(found)]
 
     def decision(self, name: str, decision: str) -> dict[str, Any]:
         """Return one decision with its explanation."""
         space = self._service.space(name)
         record = space.decision(decision)
+        policy = space.policy()
+        rewards = policy.rewards
         try:
-            explained = space.policy().explain(record.decision.task)
+            explained = policy.explain(record.decision.task)
         except DataError:
             explained = None
         arms = {str(arm.get("id", place)): arm for place, arm in enumerate(record.request["arms"])}
@@ -131,7 +144,7 @@ class Views:
             "record": record,
             "ranking": ranking,
             "context": _fields(record.request.get("context") or {}),
-            "explained": explained,
+            "explained": explained if rewards >= _FEW else None,
             "rewards": [(_when(one.at / 1e6), f"{one.value:.4g}") for one in record.rewards],
         }
 
@@ -143,6 +156,30 @@ class Views:
     def errors(self) -> dict[str, Any]:
         """Return the latest problems, the newest first."""
         return {"rows": list(self._service.problems)[::-1]}
+
+
+def _begin(space: Space, tally: Tally) -> list[tuple[bool, str]]:
+    """Return what there is to do in a new space, and whether it is done; nothing in an old one."""
+    whole, tasks = tally.whole, len(tally.earned)
+    if whole.rewards >= _ENOUGH:
+        return []
+    return [
+        (True, f"The space is made, with {space.settings.schema.dim} columns."),
+        (whole.decisions > 0, f"Ask for decisions: {whole.decisions:,} so far."),
+        (whole.rewards > 0, f"Send their rewards: {whole.rewards:,} so far."),
+        (
+            tasks > 1,
+            f"Do so for several tasks; they learn from each other: {_count(tasks, 'task')} so far.",
+        ),
+        (False, f"From about {_ENOUGH} rewards on the pictures below say something."),
+    ]
+
+
+def _earned(whole: Cell) -> tuple[str, str]:
+    """Return the mean reward of the policy's decisions, and what is beside it."""
+    if whole.own == 1:
+        return f"{whole.total:.3g}", "one reward; an interval needs two"
+    return _shown(whole.reward), f"baseline: {_shown(whole.baseline)}"
 
 
 def _alarms(space: Space, tally: Tally, waiting: int) -> list[str]:
@@ -211,6 +248,15 @@ def _shown(mean: Mean | None) -> str:
     if mean is None:
         return "none yet"
     return f"{mean.value:.3g} ± {mean.high - mean.value:.2g}"
+
+
+def _count(count: int, what: str) -> str:
+    """Return a number of things.
+
+    >>> _count(1, "task"), _count(2000, "task")
+    ('1 task', '2,000 tasks')
+    """
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
 def _average(values: list[float]) -> str:

@@ -13,7 +13,7 @@ from cobandits.engine import (
     Reward,
     Rewarded,
 )
-from cobandits.service.calls import Exchange, Reply
+from cobandits.service.calls import Answered, Exchange, Reply, waited
 from cobandits.service.problems import ProblemError, problem_of
 from cobandits.wire import (
     ActivationReply,
@@ -31,18 +31,39 @@ from cobandits.wire import (
 )
 from cobandits.wire.limits import NAME
 
-__all__ = ["activate", "decide", "decide_batch", "decision_reply", "reward", "reward_batch"]
+__all__ = [
+    "activate",
+    "decide",
+    "decide_batch",
+    "decide_directly",
+    "decision_reply",
+    "reward",
+    "reward_batch",
+    "reward_directly",
+]
+
+
+def decide_directly(exchange: Exchange, answered: Answered) -> None:
+    """Decide once."""
+    service = exchange.service
+    space = service.space(exchange.places[0])
+    asked: DecideOne = exchange.message()
+    request = _request(asked, exchange.headers.get(b"idempotency-key"))
+
+    def done(found: Answer | Exception) -> None:
+        if isinstance(found, Exception):
+            answered(found)
+            return
+        decision = cast(Decision, found)
+        service.metrics.decided(space.name)
+        answered(Reply(200 if decision.repeated else 201, decision_reply(decision)))
+
+    service.ask_directly(space, request, done)
 
 
 async def decide(exchange: Exchange) -> Reply:
-    """Decide once."""
-    space = exchange.service.space(exchange.places[0])
-    asked: DecideOne = exchange.message()
-    request = _request(asked, exchange.headers.get(b"idempotency-key"))
-    (answer,) = await exchange.service.ask(space, [request])
-    decision = cast(Decision, _raised(answer))
-    exchange.service.metrics.decided(space.name)
-    return Reply(200 if decision.repeated else 201, decision_reply(decision))
+    """Do the same in a task."""
+    return await waited(decide_directly, exchange)
 
 
 async def decide_batch(exchange: Exchange) -> Reply:
@@ -61,17 +82,29 @@ async def decide_batch(exchange: Exchange) -> Reply:
     return Reply(200, DecisionResults(results))
 
 
-async def reward(exchange: Exchange) -> Reply:
+def reward_directly(exchange: Exchange, answered: Answered) -> None:
     """Take one reward."""
-    space = exchange.service.space(exchange.places[0])
+    service = exchange.service
+    space = service.space(exchange.places[0])
     asked: RewardOne = exchange.message()
     request = Reward(
         decision=exchange.places[1], value=asked.value, key=asked.key, taken=asked.taken
     )
-    (answer,) = await exchange.service.ask(space, [request])
-    rewarded = cast(Rewarded, _raised(answer))
-    exchange.service.metrics.rewarded(space.name, rewarded.status)
-    return Reply(202, _reward_reply(rewarded))
+
+    def done(found: Answer | Exception) -> None:
+        if isinstance(found, Exception):
+            answered(found)
+            return
+        rewarded = cast(Rewarded, found)
+        service.metrics.rewarded(space.name, rewarded.status)
+        answered(Reply(202, _reward_reply(rewarded)))
+
+    service.ask_directly(space, request, done)
+
+
+async def reward(exchange: Exchange) -> Reply:
+    """Do the same in a task."""
+    return await waited(reward_directly, exchange)
 
 
 async def reward_batch(exchange: Exchange) -> Reply:

@@ -1,16 +1,13 @@
-"""Reading the log, tasks and versions; returning to a version."""
+"""Reading the log and tasks."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import AsyncIterator
-from datetime import UTC
 from itertools import islice
 
 from cobandits.engine import Event, Space
 from cobandits.engine.history import Record
 from cobandits.engine.messages import when
-from cobandits.engine.versions import Version
 from cobandits.errors import DataError
 from cobandits.service.calls import Exchange, Reply
 from cobandits.service.handlers.decisions import decision_reply
@@ -24,30 +21,23 @@ from cobandits.wire import (
     LogQuery,
     Neighbour,
     OneDecision,
-    Relearn,
     RewardRecord,
     SharingReply,
     TaskPoint,
     TaskReply,
-    VersionReplies,
-    VersionReply,
 )
 
 __all__ = [
     "explain_task",
     "list_decisions",
-    "list_versions",
     "read_decision",
-    "relearn",
-    "restore_version",
     "sharing",
     "sharing_of",
     "stream_log",
-    "version_file",
 ]
 
+_LOOKED_AT = 10_000  # decisions for one page: with a rare arm it may be short, and `next` goes on
 _LINES = 1000  # of the log that are read and sent at once
-FILE = "application/octet-stream"
 LINES = "application/jsonl"
 
 
@@ -56,19 +46,31 @@ async def list_decisions(exchange: Exchange) -> Reply:
     space = exchange.service.space(exchange.places[0])
     asked: DecisionQuery = exchange.parameters()
 
-    def read() -> list[Record]:
-        found = space.decisions(
+    def read() -> tuple[list[Record], int | None]:
+        records = space.decisions(
             after=asked.after,
-            limit=asked.limit,
+            limit=_LOOKED_AT,
             task=asked.task,
             since=asked.since,
             before=asked.before,
         )
-        return list(found)
+        found: list[Record] = []
+        for count, one in enumerate(records, 1):
+            found += [one] if _wanted(one, asked) else []
+            if len(found) == asked.limit or count == _LOOKED_AT:
+                return found, one.decision.number
+        return found, None
 
-    found = await exchange.service.aside(read)
-    last = found[-1].decision.number if len(found) == asked.limit else None
-    return Reply(200, DecisionPage(decisions=[_record(one) for one in found], next=last))
+    found, after = await exchange.service.aside(read)
+    return Reply(200, DecisionPage(decisions=[_record(one) for one in found], next=after))
+
+
+def _wanted(one: Record, asked: DecisionQuery) -> bool:
+    return (
+        asked.arm in (None, one.decision.arm)
+        and asked.by in (None, one.decision.by)
+        and asked.rewarded in (None, bool(one.rewards))
+    )
 
 
 async def read_decision(exchange: Exchange) -> Reply:
@@ -173,52 +175,4 @@ def sharing_of(space: Space) -> SharingReply:
         spectrum=found.spectrum.tolist(),
         uncertainty_before=float(found.uncertainty_before),
         tasks=points,
-    )
-
-
-# ---- Versions
-
-
-async def list_versions(exchange: Exchange) -> Reply:
-    """Return the versions of a space."""
-    space = exchange.service.space(exchange.places[0])
-    found = await exchange.service.aside(space.versions)
-    return Reply(
-        200, VersionReplies(present=space.version, versions=[_version(one) for one in found])
-    )
-
-
-async def restore_version(exchange: Exchange) -> Reply:
-    """Return to the state that a version began with."""
-    name, version = exchange.places
-    space = exchange.service.space(name)
-    return Reply(200, _version(await exchange.service.aside(lambda: space.rollback(version))))
-
-
-async def relearn(exchange: Exchange) -> Reply:
-    """Learn the log anew without the rewards of a time, and make that the present version."""
-    space = exchange.service.space(exchange.places[0])
-    asked: Relearn = exchange.message()
-    found = await exchange.service.aside(
-        lambda: space.relearn(since=asked.since, before=asked.before)
-    )
-    return Reply(200, _version(found))
-
-
-async def version_file(exchange: Exchange) -> Reply:
-    """Return a version's policy as a file that :meth:`cobandits.Shared.load` reads."""
-    name, version = exchange.places
-    space = exchange.service.space(name)
-
-    def saved() -> bytes:
-        buffer = io.BytesIO()
-        space.policy(version).save(buffer)
-        return buffer.getvalue()
-
-    return Reply(200, await exchange.service.aside(saved), FILE)
-
-
-def _version(version: Version) -> VersionReply:
-    return VersionReply(
-        name=version.name, kind=version.kind, at=version.at.astimezone(UTC), of=version.of
     )

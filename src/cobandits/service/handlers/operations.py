@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from datetime import datetime
 from pathlib import Path
 
+from cobandits.engine import Space
 from cobandits.service.calls import Exchange, Reply
 from cobandits.service.keys import Key
 from cobandits.service.metrics import CONTENT_TYPE
@@ -41,10 +43,16 @@ async def measures(exchange: Exchange) -> Reply:
     service = exchange.service
 
     def text() -> bytes:
-        began = {space.name: space.versions()[-1].at for space in service.spaces()}
+        began = {space.name: _began(space) for space in service.spaces()}
         return service.metrics.text(service.engine.status(), began)
 
     return Reply(200, await service.aside(text), CONTENT_TYPE)
+
+
+def _began(space: Space) -> datetime:
+    """Return when the present version began."""
+    present, found = space.version.partition("+")[0], space.versions()
+    return next((one.at for one in found if one.name == present), found[-1].at)
 
 
 async def problem_page(exchange: Exchange) -> Reply:

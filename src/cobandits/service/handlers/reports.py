@@ -79,6 +79,7 @@ def _reply(found: Evaluation) -> EvaluationReply:
         id=found.id,
         version=found.version,
         state=found.state,
+        progress=found.progress,
         asked=found.asked,
         decisions=found.decisions,
         values=values,

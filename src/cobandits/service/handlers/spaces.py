@@ -1,4 +1,4 @@
-"""Making, reading and changing spaces."""
+"""Making, reading, changing and deleting spaces."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from cobandits.errors import ConfigurationError
 from cobandits.schema import Schema
 from cobandits.service.calls import Exchange, Reply
 from cobandits.service.problems import ProblemError
-from cobandits.wire import ChangeSpace, CreateSpace, SpaceNames, SpaceReply
+from cobandits.wire import ChangeSpace, CreateSpace, DeletedReply, SpaceNames, SpaceReply
 from cobandits.wire.limits import DIM
 
-__all__ = ["change_space", "create_space", "list_spaces", "read_space"]
+__all__ = [
+    "change_space",
+    "create_space",
+    "delete_space",
+    "list_spaces",
+    "read_space",
+    "schema_given",
+]
 
 
 async def create_space(exchange: Exchange) -> Reply:
@@ -31,7 +38,8 @@ async def create_space(exchange: Exchange) -> Reply:
         if known:
             raise ProblemError("conflict", str(error)) from None
         raise
-    service.add(space)
+    if not known:
+        service.add(space)
     return Reply(200 if known else 201, space_reply(space))
 
 
@@ -55,6 +63,15 @@ async def change_space(exchange: Exchange) -> Reply:
     return Reply(200, space_reply(space))
 
 
+async def delete_space(exchange: Exchange) -> Reply:
+    """Delete a space with all its events."""
+    service = exchange.service
+    name = service.space(exchange.places[0]).name
+    count = await service.aside(lambda: service.engine.delete(name))
+    service.remove(name)
+    return Reply(200, DeletedReply(name=name, events=count))
+
+
 def space_reply(space: Space) -> SpaceReply:
     """Return a space as a message."""
     settings = space.settings.to_dict()
@@ -68,11 +85,16 @@ def settings_of(asked: ChangeSpace) -> dict[str, Any]:
     given: dict[str, Any] = msgspec.to_builtins(asked)
     given.pop("name", None)
     if "schema" in given:
-        schema = Schema.from_dict(given["schema"])
-        if schema.dim > DIM:
-            raise ConfigurationError(
-                f"a schema may have {DIM} columns, this one has {schema.dim}; leave out crosses, "
-                "or give categories fewer values or buckets"
-            )
-        given["schema"] = schema
+        given["schema"] = schema_given(given["schema"])
     return given
+
+
+def schema_given(message: dict[str, Any]) -> Schema:
+    """Return a schema; refuse one with too many columns."""
+    schema = Schema.from_dict(message)
+    if schema.dim > DIM:
+        raise ConfigurationError(
+            f"a schema may have {DIM} columns, this one has {schema.dim}; leave out crosses, "
+            "or give categories fewer values or buckets"
+        )
+    return schema

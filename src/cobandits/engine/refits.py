@@ -1,0 +1,191 @@
+"""Learning a prior beside the engine: in a thread or, where it takes long, in a process.
+
+A thread holds back others while it runs Python; a process that yields to others does not. Both
+give the same bits, so which one it was stands nowhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.engine.learner import as_rows, policy_bytes, policy_for
+from cobandits.engine.settings import Settings
+from cobandits.engine.snapshots import packed, unpacked
+from cobandits.errors import CobanditsError
+from cobandits.policies.shared import Refit, Shared, Snapshot, refit
+from cobandits.policies.shared.checkpoint import load
+from cobandits.policies.shared.state import State
+
+__all__ = ["LARGE", "Refitter", "Task", "main"]
+
+Doubles = NDArray[np.float64]
+Done = Callable[[Refit | None, bytes], None]
+
+# Features of all rewards from which a process learns the prior. With fewer it takes some hundredths
+# of a second, which few would notice; the process has 100 MB.
+LARGE = 100_000
+_PROGRAM = "from cobandits.engine.refits import main; main()"
+_LENGTH = 8  # bytes of the length of a message
+_NICE = 5  # by how much the process is nicer than this one: decisions come first
+
+
+class Task(NamedTuple):
+    """A prior to learn, with the next reward."""
+
+    settings: Settings
+    snapshot: Snapshot
+    task: str
+    x: Doubles  # (d,), of the arm
+    value: float
+
+    @property
+    def is_large(self) -> bool:
+        """Whether a process is to do it."""
+        return self.snapshot.origin.rewards * len(self.x) >= LARGE
+
+
+class Refitter:
+    """One thread that learns priors one after the other, and the process that it waits for."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="cobandits-refit")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+
+    def start(self, task: Task, done: Done) -> None:
+        """Learn a prior; then call ``done`` with it and the policy's bytes, or None if it fails."""
+        self._pool.submit(self._run, task, done)
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._closed = True
+        if (process := self._process) is not None:
+            process.kill()  # so the thread goes on
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._end()
+
+    def _run(self, task: Task, done: Done) -> None:
+        try:
+            found = self._in_process(task) if task.is_large else None
+            if not self._closed:
+                done(*(found or _here(task)))
+        except Exception:  # the reward is learned in line, which fails the same way in a replay
+            logging.getLogger("cobandits").exception("a prior could not be learned")
+            done(None, b"")
+
+    def _in_process(self, task: Task) -> tuple[Refit, bytes] | None:
+        """Return what another process has learned, None if it could not."""
+        try:
+            content = self._asked(_request(task))
+            if not content:
+                return None
+            after, origin = task.snapshot.state.rewards, task.snapshot.origin
+            return Refit(_state_of(content), after, origin), content
+        except (OSError, EOFError, CobanditsError) as error:
+            self._end()  # the next one starts another
+            if not self._closed:
+                logging.getLogger("cobandits").warning("a thread learns the prior: %r", error)
+            return None
+
+    def _asked(self, request: bytes) -> bytes:
+        """Return what the process answers; start it if it does not run."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,  # the keyboard ends the engine, not its process
+            )
+        asked, answered = self._process.stdin, self._process.stdout
+        assert asked is not None
+        assert answered is not None
+        if self._closed:
+            raise EOFError("the engine was closed")
+        _send(asked, request)
+        return _received(answered)
+
+    def _end(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):  # what was not sent is not missed
+                        pipe.close()
+
+
+def _here(task: Task) -> tuple[Refit, bytes]:
+    """Learn a prior in this thread."""
+    found = refit(task.snapshot)
+    return found, _bytes_of(task.settings, found.state)
+
+
+def _bytes_of(settings: Settings, state: State) -> bytes:
+    """Return the file of a policy with a state, which nobody may change meanwhile."""
+    twin = policy_for(settings)
+    twin.restore(state)
+    return policy_bytes(twin)
+
+
+def _state_of(content: bytes) -> State:
+    state: State = load(io.BytesIO(content), lambda _, found: found)
+    return state
+
+
+# ---- The other process: requests and answers, each after its length
+
+
+def _send(pipe: IO[bytes], content: bytes) -> None:
+    pipe.write(len(content).to_bytes(_LENGTH, "big"))
+    pipe.write(content)
+    pipe.flush()
+
+
+def _received(pipe: IO[bytes]) -> bytes:
+    """Return what was sent; raise EOFError where the sender is gone."""
+    length = pipe.read(_LENGTH)
+    size = int.from_bytes(length, "big")
+    content = pipe.read(size)
+    if len(length) < _LENGTH or len(content) < size:
+        raise EOFError("the process has ended")
+    return content
+
+
+def _request(task: Task) -> bytes:
+    """Return all that the process needs. The live state rests until the prior is installed."""
+    header = {"task": task.task, "x": task.x.tolist(), "value": task.value}
+    return packed(header, _bytes_of(task.settings, task.snapshot.origin))
+
+
+def _answer(request: bytes) -> bytes:
+    """Return the policy of a request after its next reward, with the prior learned."""
+    header, content = unpacked(request)
+    policy = Shared.load(io.BytesIO(content))
+    try:
+        policy.learn(*as_rows([header["task"]], [np.array(header["x"])], [header["value"]]))
+    except CobanditsError:
+        return b""  # the engine tries the same, and says why
+    return policy_bytes(policy)
+
+
+def main() -> None:
+    """Answer requests on standard input until there are no more."""
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
+    logging.getLogger("cobandits").addHandler(logging.NullHandler())  # the engine says it
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            _send(sys.stdout.buffer, _answer(_received(sys.stdin.buffer)))

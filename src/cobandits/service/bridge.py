@@ -1,0 +1,80 @@
+"""From the event loop to the engine's thread, and back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from cobandits.engine import Answer, Request, Space
+from cobandits.service.logs import LOGGER
+from cobandits.service.problems import ProblemError
+
+__all__ = ["Answers", "Bridge"]
+
+Answers = list[Answer | Exception]
+Done = Callable[[Answers | Exception], None]
+_Asked = tuple[Sequence[Request], Done]
+
+
+class Bridge:
+    """Leads requests from the event loop to the engine's thread, and answers back.
+
+    All requests of one turn of the loop go to the engine together: it is woken once, and writes
+    them together. One by one they would cost twice the CPU time, as the two threads take the
+    interpreter from each other at each.
+
+    Parameters
+    ----------
+    most
+        Requests that may wait; more are refused, and nothing is done.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._asked: dict[Space, list[_Asked]] = {}
+        self.waiting = 0
+
+    def ask(self, space: Space, requests: Sequence[Request], done: Done) -> None:
+        """Ask a space; ``done`` gets a result or an error for each, or one error for all."""
+        if self.waiting + len(requests) > self._most:
+            raise ProblemError(
+                "overloaded",
+                f"{self.waiting} requests wait, and at most {self._most} may; nothing was done",
+                retry=1.0,
+            )
+        self.waiting += len(requests)
+        if not self._asked:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._flush, loop)
+        group = self._asked.get(space)
+        if group is None:
+            group = self._asked[space] = []
+        group.append((requests, done))
+
+    def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hand over what was asked in this turn."""
+        waiting, self._asked = self._asked, {}
+        for space, group in waiting.items():
+            requests = [request for asked, _ in group for request in asked]
+
+            def done(found: Future[Answers], group: list[_Asked] = group) -> None:
+                answers = found.result()  # this is the engine's thread
+                loop.call_soon_threadsafe(self._hand_out, group, answers, len(answers))
+
+            try:
+                space.submit(requests, plain=True).add_done_callback(done)
+            except Exception as error:
+                self._hand_out(group, error, len(requests))
+
+    def _hand_out(self, group: list[_Asked], answers: Answers | Exception, count: int) -> None:
+        """Give each caller its answers, in the loop's thread."""
+        self.waiting -= count
+        start = 0
+        for requests, done in group:
+            end = start + len(requests)
+            try:
+                done(answers if isinstance(answers, Exception) else answers[start:end])
+            except Exception:  # of this caller alone: the others have their answers too
+                LOGGER.exception("an answer could not be given")
+            start = end

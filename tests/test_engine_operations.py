@@ -1,0 +1,318 @@
+"""Freezing, versions from files, other schemas, deleting: the log still leads to the state."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import sqlite3
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cobandits import Shared
+from cobandits.engine import (
+    Category,
+    ConflictError,
+    Decide,
+    Engine,
+    Number,
+    Schema,
+    Space,
+    UnknownSpaceError,
+    UnknownVersionError,
+)
+from cobandits.engine import engine as engine_module
+from cobandits.engine.encoding import prepared
+from cobandits.engine.learner import policy_bytes
+from cobandits.engine.retention import erase_events
+from cobandits.errors import DataError
+from tests.engine_postgres import databases, needs_postgres
+
+SECRET = "a task that nobody may read again"
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Iterator[str]]:
+    with databases() as made:
+        yield made
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=needs_postgres)])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the address of a new database."""
+    if request.param == "sqlite":
+        return str(tmp_path / "a.db")
+    return str(next(request.getfixturevalue("postgres")))
+
+
+def played(space: Space, rounds: int, *, seed: int = 0, task: str = "a") -> None:
+    rng = random.Random(seed)
+    for _ in range(rounds):
+        made = space.decide(task, arms=[{"features": [rng.gauss(0, 1), 1.0]} for _ in range(3)])
+        space.reward(made.id, rng.random())
+
+
+def taught(seed: int = 0, **options: object) -> bytes:
+    """Return the file of a policy that was taught elsewhere."""
+    policy = Shared(dim=2, labels=True, **options)  # type: ignore[arg-type]
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        arms = rng.standard_normal((1, 3, 2))
+        policy.learn(["a"], arms, policy.decide(["a"], arms, rng), [rng.random()])
+    return policy_bytes(policy)
+
+
+# ---- Freezing
+
+
+def test_a_frozen_space_keeps_rewards_and_learns_them_when_it_goes_on(where: str) -> None:
+    with Engine.open(where) as engine:
+        space = engine.space("s", dim=2)
+        played(space, 40)
+        space.change(frozen=True)
+        frozen = space.version
+        played(space, 30, seed=1)
+        engine.settle()
+        assert space.version == frozen
+        assert engine.verify().ok
+    with Engine.open(where) as engine:  # by its snapshot
+        space = engine.space("s")
+        assert space.settings.frozen
+        assert space.version == frozen
+        played(space, 5, seed=2)
+        assert space.version == frozen
+        space.change(frozen=False)
+        engine.settle()
+        assert space.policy().rewards == 75
+        assert engine.verify().ok
+
+
+def test_a_log_without_snapshot_leads_to_the_same_frozen_state(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", dim=2)
+        played(space, 20)  # no prior is learned aside before 32
+        with patch.object(engine._writer, "_learn"):  # the thread is slow: rewards wait
+            played(space, 5, seed=1)
+            space.change(frozen=True)
+            frozen, state = space.version, policy_bytes(space.policy())
+        played(space, 5, seed=2)
+    connection = sqlite3.connect(tmp_path / "a.db")
+    connection.executescript("DELETE FROM snapshots; DELETE FROM snapshot_parts")
+    connection.close()
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s")
+        engine.settle()
+        assert space.version == frozen
+        assert policy_bytes(space.policy()) == state
+        assert engine.verify().ok
+
+
+# ---- Versions from files
+
+
+def test_an_uploaded_version_is_compared_returned_to_and_replayed(where: str) -> None:
+    content = taught()
+    with Engine.open(where) as engine:
+        space = engine.space("s", dim=2)
+        played(space, 40)
+        engine.settle()
+        before = space.version
+        found = space.upload("autumn", content)
+        assert (found.kind, found.label) == ("upload", "autumn")
+        assert space.upload("autumn", content) == found  # the same again
+        with pytest.raises(ConflictError, match="another file"):
+            space.upload("autumn", taught(1))
+        assert space.version == before  # it decides nothing yet
+        assert policy_bytes(space.policy("autumn")) == content
+        assert space.policy(found.name).rewards == 20
+        assert 0 <= space.compare("autumn").distance <= 1
+        back = space.rollback("autumn")
+        assert (back.kind, back.of) == ("rollback", found.name)
+        played(space, 10, seed=3)
+        engine.settle()
+        assert space.policy().rewards == 30
+        assert engine.verify().ok
+    with Engine.open(where) as engine:
+        assert engine.space("s").policy().rewards == 30
+
+
+def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    forged = io.BytesIO()
+    with zipfile.ZipFile(forged, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.npy", bytes(2**23))
+    content = taught()
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", dim=2)
+        for wrong, says in [
+            (b"nothing", "no policy"),
+            (content[:-100], "no policy"),
+            (forged.getvalue(), "forged"),
+            (policy_bytes(Shared(dim=3, labels=True)), "dim=3"),
+            (policy_bytes(Shared(dim=2)), "labels=False"),
+            (taught(explore="always"), "explore='always'"),
+        ]:
+            with pytest.raises(DataError, match=says):
+                space.upload("x", wrong)
+        for label in ("v12", "", "../x", "x" * 101):
+            with pytest.raises(DataError, match="label"):
+                space.upload(label, content)
+        assert [one.kind for one in space.versions()] == ["space"]
+        with pytest.raises(UnknownVersionError):
+            space.rollback("autumn")
+
+
+# ---- Deleting
+
+
+def test_a_deleted_space_is_gone_and_the_others_stay(where: str) -> None:
+    with Engine.open(where) as engine:
+        gone, other = engine.space("gone", dim=2), engine.space("other", dim=2)
+        played(gone, 40, task=SECRET)
+        played(other, 10)
+        made = gone.decide(SECRET, arms=[{"features": [1.0, 0.0]}], id="mine")
+        engine.settle()
+        count = len(list(gone.events()))
+        assert engine.delete("gone") == count + 1  # and the deletion
+        for refused in (
+            lambda: gone.decide("a", arms=[{"features": [1.0, 0.0]}]),
+            lambda: gone.reward(made.id, 1.0),
+            lambda: gone.change(floor=0.1),
+            lambda: engine.delete("gone"),
+        ):
+            with pytest.raises(UnknownSpaceError):
+                refused()
+        assert [one.name for one in engine.spaces()] == ["other"]
+        played(other, 5, seed=1)
+        assert engine.verify().ok
+        again = engine.space("gone", dim=3)  # the name is free
+        assert again.decide("a", arms=[{"features": [1.0, 0.0, 0.0]}], id="mine").id == "mine"
+    with Engine.open(where) as engine:
+        assert {one.name for one in engine.spaces()} == {"other", "gone"}
+        engine.settle()
+        assert engine.space("other").policy().rewards == 15
+        assert engine.verify().ok
+        kinds = [event.kind for event in engine._store.read()]
+        assert kinds.count("gone") == count + 1
+        assert all(event.task != SECRET for event in engine._store.read())
+
+
+def test_an_interrupted_deletion_is_finished(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        played(engine.space("gone", dim=2), 20, task=SECRET)
+        played(engine.space("other", dim=2), 5)
+        with (
+            patch.object(engine_module, "erase_events", side_effect=RuntimeError("killed")),
+            pytest.raises(RuntimeError),
+        ):
+            engine.delete("gone")
+        assert any(event.task == SECRET for event in engine._store.read())
+    with Engine.open(tmp_path / "a.db", readonly=True) as engine:
+        assert [one.name for one in engine.spaces()] == ["other"]
+        assert engine.verify().ok
+    with Engine.open(tmp_path / "a.db") as engine:
+        assert [one.name for one in engine.spaces()] == ["other"]
+        assert all(event.task != SECRET for event in engine._store.read())
+        assert engine.verify().ok
+        assert erase_events(engine._core, 99, 0) is None
+
+
+# ---- Schemas
+
+FIRST = Schema(arm={"price": Number(), "kind": Category(values=("hot", "cold"))})
+SECOND = Schema(arm={"size": Number(), "kind": Category(values=("hot", "cold"))})
+OTHER = Schema(arm={"size": Number(missing="error")})
+
+
+def sold(space: Space, rounds: int, seed: int, number: str = "price") -> None:
+    rng = random.Random(seed)
+    for _ in range(rounds):
+        arms = [{number: rng.random(), "kind": rng.choice(["hot", "cold"])} for _ in range(3)]
+        made = space.decide(f"task {rng.randrange(3)}", arms=arms)
+        space.reward(made.id, float(arms[int(made.arm)]["kind"] == "hot") + 0.1 * rng.random())
+
+
+def test_a_space_gets_another_schema_and_learns_its_log_by_it(where: str) -> None:
+    with Engine.open(where) as engine:
+        space = engine.space("s", FIRST)
+        sold(space, 60, 0)
+        first = space.versions()[0].name
+        old = next(iter(space.decisions())).decision
+        engine.settle()
+        found = space.relearn(schema=SECOND)
+        assert found.kind == "relearn"
+        assert [one.schema.dim for one in space.schemas()] == [FIRST.dim, SECOND.dim]
+        engine.settle()
+        assert (space.policy().rewards, space.policy().dim) == (60, SECOND.dim)
+        sold(space, 40, 1, "size")
+        engine.settle()
+        assert engine.verify().ok
+        again = space.recompute(old.id)
+        assert (again.arm, again.probability) == (old.arm, old.probability)
+        with pytest.raises(DataError, match="another schema"):
+            space.rollback(first)
+        assert space.compare(first).decisions == 100
+        assert space.report().policy is not None
+        assert len(space.log()) == 100
+    with Engine.open(where) as engine:
+        space = engine.space("s")
+        assert space.settings.schema.dim == SECOND.dim
+        made = space.decide("a", arms=[{"size": 1.0, "kind": "hot"}, {"size": 1.0}])
+        space.reward(made.id, 1.0)
+        engine.settle()
+        assert space.policy().rewards == 101
+        assert engine.verify().ok
+
+
+def test_what_does_not_fit_another_schema_is_left_out(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", FIRST)
+        sold(space, 20, 0)
+        space.relearn(schema=OTHER)
+        engine.settle()
+        assert space.policy().rewards == 0
+        made = [space.decide("a", arms=[{"size": 1.0}, {"size": n}]) for n in range(12)]
+        for one in made:
+            space.reward(one.id, 1.0)
+        engine.settle()
+        assert space.policy().rewards == 12
+        assert len(space.log()) == 12
+        assert engine.verify().ok
+        with pytest.raises(DataError, match="since and before"):
+            space.relearn()
+
+
+# ---- Requests from JSON
+
+TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
+ARM = st.fixed_dictionaries(
+    {},
+    optional={
+        "price": st.none() | st.integers(-(2**53), 2**53) | st.floats(-1e50, 1e50),
+        "kind": st.sampled_from(["hot", "cold", "other", ""]) | TEXTS,
+    },
+)
+
+
+@given(arms=st.lists(ARM, min_size=1, max_size=4), task=TEXTS)
+def test_a_request_from_json_needs_no_second_reading(arms: list[dict[str, Any]], task: str) -> None:
+    read = json.loads(json.dumps(arms))
+    asked = Decide(task=task, arms=[{**arm, "id": str(n)} for n, arm in enumerate(read)])
+    found: list[Any] = []
+    for plain in (False, True):
+        try:
+            found.append(prepared(asked, FIRST, plain=plain))
+        except DataError as error:
+            found.append(str(error))
+    if isinstance(found[0], str):
+        assert found[0] == found[1]
+        return
+    for one, other in zip(*found, strict=True):
+        assert np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other

@@ -1,0 +1,92 @@
+"""A prior that another process learns: the same bits, and a thread where there is no process."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cobandits.engine import Decide, Decision, Engine, Reward, Space, refits
+
+DIM, TASKS = 4, 20
+
+
+@pytest.fixture(autouse=True)
+def _every_refit_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refits, "LARGE", 1)
+
+
+def fill(space: Space, rounds: int, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(rounds):
+        asked = [
+            Decide(task=f"{t}", arms=[{"features": x} for x in rng.standard_normal((3, DIM))])
+            for t in range(TASKS)
+        ]
+        made = [one for one in space.ask(asked) if isinstance(one, Decision)]
+        space.ask([Reward(decision=one.id, value=float(rng.normal())) for one in made])
+
+
+def test_a_process_learns_the_same_bits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("a", dim=DIM, seed=1)
+        fill(space, 4)  # below INLINE and above it
+        engine.settle()
+        assert sum(one.kind == "install" for one in space.versions()) > 1  # of one process
+        found = engine.verify()  # learns all priors in its own thread
+        assert found.ok, str(found)
+    assert "a thread learns the prior" not in caplog.text
+    with Engine.open(tmp_path / "a.db") as engine:
+        assert engine.verify().ok  # from the snapshot that came with the prior
+
+
+def test_a_thread_learns_it_where_no_process_can_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("a", dim=DIM, seed=1)
+        fill(space, 2)
+        engine.settle()
+        assert "a thread learns the prior" in caplog.text
+        assert any(one.kind == "install" for one in space.versions())
+        assert engine.verify().ok
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "raise SystemExit(3)",
+        "import sys; sys.stdin.buffer.read(99); sys.stdout.write('half'); sys.exit()",
+        "import sys; sys.stdout.buffer.write(bytes(7) + b'\\5wrong'); sys.stdin.buffer.read()",
+    ],
+)
+def test_a_process_that_fails_leaves_it_to_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    monkeypatch.setattr(refits, "_PROGRAM", program)
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("a", dim=DIM, seed=1)
+        fill(space, 2)
+        engine.settle()
+        assert any(one.kind == "install" for one in space.versions())
+        assert engine.verify().ok
+
+
+def test_close_does_not_wait_for_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refits, "_PROGRAM", "import time; time.sleep(3600)")
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("a", dim=DIM, seed=1)
+        fill(space, 2)
+        while not engine.status().refitting:
+            time.sleep(0.01)
+        made = space.decide("new", arms=[{"features": [0.0] * DIM}, {"features": [1.0] * DIM}])
+        space.reward(made.id, 1.0)
+    monkeypatch.undo()
+    with Engine.open(tmp_path / "a.db") as engine:  # what waited is learned now
+        engine.settle()
+        assert engine.status().spaces["a"].waiting == 0
+        assert engine.verify().ok
