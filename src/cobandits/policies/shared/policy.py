@@ -20,7 +20,8 @@ from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.explain import Explanation, Explanations, explain, explain_all
 from cobandits.policies.shared.exploration import Explore
 from cobandits.policies.shared.likelihoods import Rewards, check_admitted
-from cobandits.policies.shared.state import Refit, Snapshot, State, warn_of_change
+from cobandits.policies.shared.state import Refit, Snapshot, State, warn_of_changes
+from cobandits.policies.shared.task_drift import TaskChange
 from cobandits.policies.shared.transitions import absorb, refit, undone
 from cobandits.policies.task_index import as_labels
 
@@ -125,6 +126,15 @@ class Shared(Policy):
         """
         return self._state.changes
 
+    @property
+    def task_changes(self) -> tuple[TaskChange, ...]:
+        """The single tasks that were found to have changed, and after how many rewards in all.
+
+        A task that has changed alone starts again from the prior and its rewards since then. That
+        cannot be undone.
+        """
+        return self._state.named_task_changes
+
     def undo_change(self) -> None:
         """Return to what was learned before the tasks changed; rewards since then are forgotten."""
         before = undone(self._state)
@@ -197,8 +207,7 @@ class Shared(Policy):
 
     @classmethod
     def _restored(cls, setting: dict[str, Any], state: State) -> Shared:
-        policy = cls(**setting)
-        policy.restore(state)
+        (policy := cls(**setting)).restore(state)
         return policy
 
     def restore(self, state: State) -> None:
@@ -242,20 +251,11 @@ class Shared(Policy):
         if not isinstance(found, Refit):
             raise ConfigurationError(f"install takes what refit(snapshot) returned, got {found!r}")
         with self._lock:
-            if found.after != self.rewards:
-                raise ConfigurationError(
-                    f"a refit that follows on {found.after} rewards cannot be installed after "
-                    f"{self.rewards}; learn nothing between snapshot and install"
-                )
-            if found.origin is not self._state:
-                raise ConfigurationError(
-                    "this refit is of another policy, or was installed before; install it once"
-                )
+            found.check_follows(self._state)
             self._take(found.state)
 
     def _take(self, state: State) -> None:
-        if len(state.changes) > len(self._state.changes):
-            warn_of_change(state)
+        warn_of_changes(state, self._state)
         self._state = state
 
     def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:

@@ -171,6 +171,15 @@ class HyperparameterSelector:
             recent=np.sum([one.recent for one in all_of], axis=0),
         )
 
+    def without(self, slots: Codes) -> HyperparameterSelector:
+        """Return the selector without the thetas of some slots, which nothing predicts any more."""
+        known = slots[slots < len(self.places)]
+        places = self.places.copy()
+        places[known] = -1
+        staying = np.sort(places[places >= 0])
+        places[places >= 0] = np.searchsorted(staying, places[places >= 0])
+        return replace(self, places=places, thetas=self.thetas[staying])
+
     @property
     def without_thetas(self) -> HyperparameterSelector:
         """The selector without anything of a single task."""
