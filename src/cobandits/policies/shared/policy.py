@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cobandits.archives import File
-from cobandits.decisions import Decisions, as_codes, check_shape, check_tasks, check_values
-from cobandits.errors import ConfigurationError, DataError
+from cobandits.decisions import as_codes, check_shape, check_tasks, check_values
+from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
-from cobandits.policies.base import Policy
 from cobandits.policies.shared import checkpoint
 from cobandits.policies.shared.change import OnChange
-from cobandits.policies.shared.deciding import choose, expected_rewards, probabilities
+from cobandits.policies.shared.deciding import bounds, choose, expected_rewards, probabilities
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.explain import Explanation, Explanations, explain, explain_all
 from cobandits.policies.shared.exploration import Explore
-from cobandits.policies.shared.likelihoods import Rewards, check_admitted
-from cobandits.policies.shared.state import Refit, Snapshot, State, warn_of_changes
+from cobandits.policies.shared.learning import LearningPolicy
+from cobandits.policies.shared.likelihoods import Rewards
+from cobandits.policies.shared.state import State
 from cobandits.policies.shared.task_drift import TaskChange
-from cobandits.policies.shared.transitions import absorb, refit, undone
+from cobandits.policies.shared.transitions import undone
 from cobandits.policies.task_index import as_labels
 
 __all__ = ["Shared"]
 
 Floats = NDArray[np.floating]
-Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
-class Shared(Policy):
+class Shared(LearningPolicy):
     """A Gaussian prior that is learned from all tasks, and a posterior per task under it.
 
     A task's theta is updated after every reward. The prior is learned again from all rewards
@@ -56,14 +55,15 @@ class Shared(Policy):
         How many tasks are expected, to reserve no more room than for them. There may be more.
     labels : bool
         Whether tasks are known by any texts, numbers, dates or tuples, not by numbers from 0.
-    explore : "needed", "always" or "never"
+    explore : "needed", "always", "never" or "ucb"
         ``"always"`` is Thompson sampling: the best arm for a theta drawn from the posterior.
-        ``"never"`` is greedy. ``"needed"`` is greedy, but samples the value of an arm if two
-        things hold. Greedy decisions teach little of it, as where arms repeat: a far larger share
-        of its prior variance is left than of the greedy arm's. And its expected improvement on the
-        best arm, times the number of the task's rewards so far, exceeds the expected loss of trying
-        it once. Improvements beyond the highest reward so far do not count, and variances are
-        scaled down where errors were smaller than expected.
+        ``"never"`` is greedy. ``"ucb"`` takes the arm with the highest value in the confidence set
+        of its task in the learned subspace. ``"needed"`` is greedy, but samples the value of an arm
+        if two things hold. Greedy decisions teach little of it, as where arms repeat: a far larger
+        share of its prior variance is left than of the greedy arm's. And its expected improvement
+        on the best arm, times the number of the task's rewards so far, exceeds the expected loss of
+        trying it once. Improvements beyond the highest reward so far do not count, and variances
+        are scaled down where errors were smaller than expected.
     floor : float
         Share of the decisions that are uniformly random, so that no arm has probability 0.
     on_change : "adapt", "start-over" or "alert"
@@ -164,6 +164,29 @@ class Shared(Policy):
             check_values(offers)
             return expected_rewards(self._state.deciding, asked, offers)
 
+    def bounds(
+        self, tasks: ArrayLike, arms: ArrayLike, *, confidence: ArrayLike = 0.9
+    ) -> tuple[Floats, Floats]:
+        """Return the least and the largest expected rewards of arms, (m, K) each.
+
+        They are those of the thetas in a set that holds a task's own with this probability, one for
+        all requests or (m,). So they hold for all arms at once. Before the first reward they are
+        infinite.
+        """
+        sure = np.asarray(confidence, np.float64).reshape(-1, 1)
+        if not ((sure > 0) & (sure < 1)).all():
+            raise ConfigurationError(f"confidence must be between 0 and 1, got {confidence!r}")
+        with self._lock:
+            asked = self._check_tasks(tasks)
+            offers = check_shape(arms, len(asked), self.dim)
+            check_values(offers)
+            return bounds(self._state.deciding, asked, offers, confidence=sure)
+
+    @property
+    def reward_kind(self) -> Rewards:
+        """What rewards were said to be: the parameter ``rewards``."""
+        return self._kind
+
     @property
     def likelihood(self) -> str:
         """What rewards are taken to be: "gaussian", "robust", "binary" or "count"."""
@@ -218,68 +241,6 @@ class Shared(Policy):
                 "load the policy that it is of"
             )
         self._state = state
-
-    # ---- A refit elsewhere: in another thread, while this one decides
-
-    def refit_due(self, n_rewards: int = 1) -> bool:
-        """Tell whether learning ``n_rewards`` more includes a refit, which takes longer.
-
-        When tasks are found to have changed there is one too, from the few rewards since then.
-        """
-        return self._state.refit_due(n_rewards)
-
-    def snapshot(
-        self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
-    ) -> Snapshot:
-        """Return all that a refit with these rewards needs; arguments are as in :meth:`learn`.
-
-        It is cheap, and what is learned later does not change it. :meth:`install` takes what
-        ``refit(snapshot)`` returns; until then this policy decides as before.
-        """
-        with self._lock:
-            codes, rows, y = self._checked(tasks, arms, decisions, rewards)
-            if not len(codes):
-                raise DataError("a refit learns from new rewards, got none; give at least one")
-            F = self._with_intercept(rows, y)
-            return self._state.snapshot(*self._state.tasks.number(codes), F)
-
-    def install(self, found: Refit) -> None:
-        """Take what :func:`refit` returned, in one assignment.
-
-        Where a refit was due, the bits are those of :meth:`learn`; else it is an early refit.
-        """
-        if not isinstance(found, Refit):
-            raise ConfigurationError(f"install takes what refit(snapshot) returned, got {found!r}")
-        with self._lock:
-            found.check_follows(self._state)
-            self._take(found.state)
-
-    def _take(self, state: State) -> None:
-        warn_of_changes(state, self._state)
-        self._state = state
-
-    def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
-        if not len(tasks):
-            return
-        F, (places, new) = self._with_intercept(rows, rewards), self._state.tasks.number(tasks)
-        if self._state.refit_due(len(tasks)):
-            self.install(refit(self._state.snapshot(places, new, F)))
-        else:
-            self._observe(places, new, F)
-
-    def _observe(self, places: Codes, new: tuple[Hashable, ...], F: Doubles) -> None:
-        """Learn rows ``[phi, 1, y]`` under the prior that there is."""
-        if self._state.must_absorb:
-            assert self._state.posteriors is not None
-            self._state.posteriors.check(F)  # before anything changes
-            self._take(absorb(self._state))
-        self._state.observe(places, new, F)
-
-    def _with_intercept(self, rows: Floats, rewards: Floats) -> Doubles:  # [phi, 1, y]
-        F = np.empty((len(rows), rows.shape[1] + 2))
-        F[:, :-2], F[:, -2], F[:, -1] = rows, 1, rewards
-        check_admitted(self._kind, F[:, -1])
-        return F
 
     # ---- Decisions
 

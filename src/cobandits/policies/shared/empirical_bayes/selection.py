@@ -120,6 +120,12 @@ class HyperparameterSelector:
         return float(self.next_share * errors / count) if count > 0 else None
 
     @property
+    def recent_error(self) -> float:
+        """Mean squared error of the policy's own predictions of late; 0 before there are any."""
+        n, squares = self.recent[2:4]
+        return float(squares / n) if n > 0 else 0.0
+
+    @property
     def next_share(self) -> float:
         """The share of errors that bounds the noise, as it is from the next fit on."""
         squares, expected = self.recent[3:]
