@@ -177,6 +177,7 @@ def names() -> list[str]:
         "store": "tasks sizes owners rows",
         "selector": "errors thetas places recent covariance mean alone_mean",
         "drift": "baseline",
+        "task_drift": "table moments",
         "pending": "tasks rows squares expected",
         "prior": "coordinates covariance mean variances vectors feature_second_moment",
         "posteriors": "directions thetas noises means roots log_volumes",

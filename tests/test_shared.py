@@ -259,7 +259,7 @@ def test_deciding_changes_nothing(explore: Explore) -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"explore": "sometimes"}, "explore must be one of needed, always, never"),
+        ({"explore": "sometimes"}, "explore must be one of needed, always, never, ucb"),
         ({"floor": -0.1}, "floor must be a share from 0 to 1, got -0.1"),
         ({"floor": 1.5}, "floor must be a share"),
         ({"floor": np.nan}, "floor must be a share"),

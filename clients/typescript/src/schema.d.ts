@@ -746,7 +746,7 @@ export interface components {
              */
             rewards?: "first" | "last" | "sum";
             /** @enum {unknown} */
-            explore?: "always" | "needed" | "never";
+            explore?: "always" | "needed" | "never" | "ucb";
             /**
              * @description What is done when the tasks have changed.
              * @enum {unknown}

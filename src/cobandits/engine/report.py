@@ -111,8 +111,16 @@ def report(
         tasks=len({one.event.task for one in found}),
         sharing=_sharing(policy),
         changes=policy.changes,
-        notes=notes,
+        notes=(*notes, *_changed_alone(policy)),
     )
+
+
+def _changed_alone(policy: Shared) -> list[str]:
+    """Say which tasks were found to have changed alone, the last few."""
+    return [
+        f"task {change.task} changed after {change.rewards:,} rewards, and started again"
+        for change in policy.task_changes[-5:]
+    ]
 
 
 def _sharing(policy: Shared) -> tuple[str, ...]:

@@ -54,6 +54,8 @@ class Synthetic:
         Draw every task's theta independently, with the same expected squared norm.
     replaced : bool
         At half time another basis replaces ``B*``; the weights stay.
+    changed : int
+        So many tasks, the first ones, have other weights from half time on.
     turn : float
         Radians by which each direction of ``B*`` turns per round.
     late : float
@@ -91,6 +93,7 @@ class Synthetic:
     n_arms: int = 5
     unrelated: bool = False
     replaced: bool = False
+    changed: int = 0
     turn: float = 0.0
     late: float = 0.0
     unequal: bool = False
@@ -115,6 +118,10 @@ class Synthetic:
             raise ConfigurationError(f"correlation must be in [0, 1), got {self.correlation}")
         if self.n_arms < 1:
             raise ConfigurationError(f"arms must be at least 1, got {self.n_arms}")
+        if not 0 <= self.changed <= self.n_tasks:
+            raise ConfigurationError(
+                f"changed must be from 0 to tasks = {self.n_tasks}, got {self.changed}"
+            )
         if not 0 <= self.late < 1:
             raise ConfigurationError(f"late must be a share in [0, 1), got {self.late}")
         check_outcome(self.outcome, self.rate)
@@ -170,6 +177,7 @@ class Synthetic:
                 truth = replace(truth, basis=another)
             if n == half:
                 joined = self.n_tasks
+                truth = self._with_changed(truth, seed, trial)
             tasks = np.flatnonzero(asking.random(self.n_tasks) < rates)
             tasks = tasks[tasks < joined]
             shown = self._arms(len(tasks), means, drawing) if arms is None else arms[tasks]
@@ -192,6 +200,15 @@ class Synthetic:
     def _another(self, truth: Truth, seed: int, trial: int) -> Floats:
         """Return a basis independent of ``B*``, which replaces it or which it turns towards."""
         return orthonormal(stream(seed, "another basis", trial).standard_normal(truth.basis.shape))
+
+    def _with_changed(self, truth: Truth, seed: int, trial: int) -> Truth:
+        """Return the truth with other weights of some tasks, as large as those of all."""
+        if not self.changed:
+            return truth
+        W, rng = truth.weights.copy(), stream(seed, "changed tasks", trial)
+        size = np.sqrt((W**2).mean()) if self.unrelated else 1.0
+        W[:, : self.changed] = size * rng.standard_normal((len(W), self.changed))
+        return replace(truth, weights=W)
 
     def _rates(self, rng: np.random.Generator) -> Floats:
         """Return the share of the rounds in which each task asks, (T,)."""

@@ -14,6 +14,7 @@ from cobandits.discovery import check_parameters, named_classes, pick
 from cobandits.errors import ConfigurationError
 from cobandits.policies import schedules
 from cobandits.policies.base import Informed, Policy
+from cobandits.policies.conservative import Conservative
 from cobandits.policies.lowrank import LRRL, Moments, TraceNormGreedy
 from cobandits.policies.mtlr import MTLROFUL
 from cobandits.policies.oracles import Oracle, Random, SubspaceOracle
@@ -25,6 +26,7 @@ from cobandits.policies.shared import Explanation, Explanations, Refit, Shared, 
 __all__ = [
     "LRRL",
     "MTLROFUL",
+    "Conservative",
     "Explanation",
     "Explanations",
     "GlobalOwnRidge",

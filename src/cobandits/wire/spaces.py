@@ -160,7 +160,7 @@ class CreateSpace(ChangeSpace, frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
-    explore: Literal["needed", "always", "never"] | UnsetType = UNSET
+    explore: Literal["needed", "always", "never", "ucb"] | UnsetType = UNSET
     on_change: (
         Annotated[
             Literal["adapt", "start-over", "alert"],

@@ -24,6 +24,7 @@ from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.reader import ADVICE, Part, Reader, refused
 from cobandits.policies.shared.row_store import RowStore
 from cobandits.policies.shared.state import State
+from cobandits.policies.shared.task_drift import TaskDrift
 from cobandits.policies.task_index import TaskIndex
 
 __all__ = ["load", "save"]
@@ -73,6 +74,7 @@ def _parts(state: State, *, labelled: bool) -> dict[str, Part]:
         "store": state.store.saved(),
         "selector": state.selector.saved(),
         "drift": state.detector.saved(),
+        "task_drift": state.task_drift.saved(len(state.tasks)),
         "pending": Pending.joined([Pending.none(state.store.width), *state.pending]).saved(),
     }
     if state.posteriors is not None and state.estimate is not None:
@@ -89,6 +91,7 @@ def _numbers(state: State, *, labelled: bool) -> Part:
         "seen": state.seen,
         "due": state.due,
         "changes": state.changes,
+        "task_changes": state.task_changes,
         "range": (state.lowest, state.highest) if learned else None,
         "return_evidence": state.return_evidence,
         "likelihood": state.likelihood.name,
@@ -146,6 +149,7 @@ def _read_state(header: Header, arrays: Arrays) -> State:
     state.changes = tuple(int(change) for change in reader.plain("changes"))
     state.return_evidence = reader.number("return_evidence")
     state.detector = DriftDetector.read(Reader("drift", header, arrays), n_tasks=n_tasks)
+    _read_task_drift(state, header, arrays)
     state.store = RowStore.read(Reader("store", header, arrays), n_tasks=n_tasks, dim=dim)
     if reader.plain("range") is not None:
         state.lowest, state.highest = reader.pair("range")
@@ -158,6 +162,19 @@ def _read_state(header: Header, arrays: Arrays) -> State:
     _check_numbers(state)
     state.grow(n_tasks)
     return state
+
+
+def _read_task_drift(state: State, header: Header, arrays: Arrays) -> None:
+    """Read which tasks changed alone; older files know nothing of it."""
+    n_tasks = len(state.tasks)
+    state.task_drift = TaskDrift.none(n_tasks)
+    if "task_drift" not in header:
+        return
+    state.task_drift = TaskDrift.read(Reader("task_drift", header, arrays), n_tasks=n_tasks)
+    noted = [(int(n), int(place)) for n, place in header["state"]["task_changes"]]
+    if any(not 0 <= place < n_tasks for _, place in noted):
+        raise refused(f"state.task_changes of places beyond {n_tasks} tasks")
+    state.task_changes = tuple(noted)
 
 
 def _read_likelihood(reader: Reader) -> Likelihood:

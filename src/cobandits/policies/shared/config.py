@@ -57,6 +57,10 @@ reward. Chosen on seeds 0 to 2 of arms that never change and of synthetic tasks 
 among diverse arms of few dimensions, 8 too little among few arms). Moves regret where arms repeat.
 """
 
+UCB_CONFIDENCE = 0.9
+"""Probability of the confidence sets of ``explore="ucb"``. Moves how much it explores. Judgement.
+"""
+
 # ---- Rows in memory: row_store.py
 
 ROW_BYTES = 2**30

@@ -23,10 +23,11 @@ from cobandits.policies.shared.exploration import (
     winning_probabilities,
     with_floor,
 )
+from cobandits.policies.shared.optimism import basis_variance, confidence_radius, upper_bounds
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.state import State
 
-__all__ = ["choose", "expected_rewards", "probabilities"]
+__all__ = ["bounds", "choose", "expected_rewards", "probabilities"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
@@ -43,7 +44,7 @@ def choose(
 ) -> tuple[Codes, Floats | Callable[[], Floats]]:
     """Return the chosen arms, (m,), and their probabilities, (m,), or what computes these."""
     posteriors, (m, K) = state.posteriors, arms.shape[:2]
-    if posteriors is None or explore == "never":
+    if posteriors is None or explore in ("never", "ucb"):
         return draw(probabilities(state, places, arms, explore=explore, floor=floor), rng)
     if explore == "needed" and state.lowest != state.highest:
         best, others = posteriors.greedy(places, arms, state.counts, state.top)
@@ -74,6 +75,11 @@ def probabilities(
         return np.full((m, K), 1 / K)
     if explore == "never":
         return with_floor(greedy(posteriors.values(places, arms)), floor, K)
+    if explore == "ucb":
+        known = posteriors.beliefs(places, arms)
+        dim, basis = _subspace(state, posteriors, arms)
+        upper = upper_bounds(known, state.calibration, dim=dim, basis=basis)
+        return with_floor(greedy(upper), floor, K)
     beliefs = _beliefs(state, posteriors, places, arms, explore)
     shares = np.stack([winning_probabilities(beliefs, np.full(m, k)) for k in range(K)], axis=1)
     return with_floor(shares / shares.sum(axis=1, keepdims=True), floor, K)
@@ -86,6 +92,41 @@ def expected_rewards(state: State, tasks: NDArray[Any], arms: Floats) -> Floats:
     places = state.tasks.find(tasks)
     etas = state.posteriors.values(places, arms) + state.posteriors.thetas[places, -1:]
     return state.likelihood.mean(etas)
+
+
+def bounds(
+    state: State, tasks: NDArray[Any], arms: Floats, *, confidence: Floats
+) -> tuple[Floats, Floats]:
+    """Return the least and the largest expected rewards of arms, (m, K), in confidence sets.
+
+    ``confidence``, (m, 1) or (1, 1), has the probabilities of the sets.
+    """
+    posteriors = state.posteriors
+    if posteriors is None:
+        return np.full(arms.shape[:2], -np.inf), np.full(arms.shape[:2], np.inf)
+    places = state.tasks.find(tasks)
+    beliefs = posteriors.beliefs(places, arms)
+    dim, basis = _subspace(state, posteriors, arms)
+    width = confidence_radius(confidence, dim) * np.sqrt(beliefs.variances + basis)
+    etas = beliefs.values + posteriors.thetas[places, -1:]
+    return state.likelihood.mean(etas - width), state.likelihood.mean(etas + width)
+
+
+def _subspace(state: State, posteriors: TaskPosteriors, arms: Floats) -> tuple[int, Floats]:
+    """Return how many directions tasks share, and what is not known of these, as variances, (m, K).
+
+    They are those of a typical arm, times how large an arm is. Where tasks share none, all
+    directions count, and there is nothing to learn of them. Values are those of rewards only where
+    the likelihood is Gaussian; else these variances are not known.
+    """
+    prior = posteriors.prior
+    if not prior.rank or state.likelihood.noise is not None:
+        return prior.rank or posteriors.weights.dim, np.zeros(arms.shape[:2])
+    matrix, error = prior.coordinates.matrix, state.selector.recent_error
+    Z = arms @ matrix[:-1] + matrix[-1]
+    sizes = np.einsum("mkp,mkp->mk", Z, Z) / np.trace(prior.feature_second_moment)
+    numbers = prior.rank * prior.coordinates.dim
+    return prior.rank, basis_variance(numbers, state.seen, error) * sizes
 
 
 def _beliefs(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cobandits.policies.shared import config
 from cobandits.policies.shared.reader import Part, Reader, refused
 
-__all__ = ["DriftDetector"]
+__all__ = ["DriftDetector", "log_ratios"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -65,12 +65,26 @@ class DriftDetector:
         sums = np.cumsum(self._gains(squares, expected)[::-1])[::-1]
         return int(sums.argmax())
 
+    def sums(self, tasks: Codes, squares: Doubles, expected: Doubles) -> Doubles:
+        """Return the log-likelihood ratios of a change of errors, (m,), summed per task, (m,).
+
+        Where a task adds as much as it can to the evidence so far, it is that.
+        """
+        sums = np.bincount(tasks, self._gains(squares, expected))[tasks]
+        known = [self.task_evidence.get(task, 0.0) for task in tasks.tolist()]
+        return np.where(np.array(known) >= self._most_per_task, known, sums)
+
+    @property
+    def _most_per_task(self) -> float:
+        """The most that a task adds to the evidence, where many are active."""
+        return config.DRIFT_TASK_SHARE * config.DRIFT_THRESHOLD / config.DRIFT_TASKS
+
     def _gains(self, squares: Doubles, expected: Doubles) -> Doubles:
         """Return the log-likelihood ratios of a change to none, (m,)."""
         usual, usual_ratio = np.maximum(self.baseline, _TINY)
         most, most_ratio = config.DRIFT_CAP * usual, config.DRIFT_CAP * usual_ratio
         capped, ratios = np.minimum(squares, most), np.minimum(squares / expected, most_ratio)
-        return _log_ratios(config.DRIFT_CAP * np.minimum(capped / most, ratios / most_ratio))
+        return log_ratios(config.DRIFT_CAP * np.minimum(capped / most, ratios / most_ratio))
 
     def saved(self) -> Part:
         """Return what a checkpoint holds of the detector."""
@@ -124,7 +138,7 @@ class DriftDetector:
         return self.evidence > config.DRIFT_THRESHOLD
 
 
-def _log_ratios(larger: Doubles) -> Doubles:
+def log_ratios(larger: Doubles) -> Doubles:
     """Return log-likelihood ratios, (m,), of a larger variance of Gaussian errors to the usual one.
 
     ``larger``, (m,), are squared errors over their baseline.

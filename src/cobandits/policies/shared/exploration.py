@@ -33,7 +33,7 @@ Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-Explore = Literal["needed", "always", "never"]
+Explore = Literal["needed", "always", "never", "ucb"]
 
 
 class Experience(NamedTuple):
@@ -75,7 +75,7 @@ def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
 
 RULES: dict[Explore, Callable[[Beliefs, Experience], Doubles]] = {
     "needed": needed_shares,
-}  # "never" samples nothing and "always" everything, so they need none
+}  # "never" and "ucb" sample nothing and "always" everything, so they need none
 
 
 def scaled(beliefs: Beliefs, shares: Doubles) -> Beliefs:

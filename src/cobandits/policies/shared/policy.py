@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, ClassVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cobandits.archives import File
-from cobandits.decisions import Decisions, as_codes, check_shape, check_tasks, check_values
-from cobandits.errors import ConfigurationError, DataError
+from cobandits.decisions import as_codes, check_shape, check_tasks, check_values
+from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
-from cobandits.policies.base import Policy
 from cobandits.policies.shared import checkpoint
 from cobandits.policies.shared.change import OnChange
-from cobandits.policies.shared.deciding import choose, expected_rewards, probabilities
+from cobandits.policies.shared.deciding import bounds, choose, expected_rewards, probabilities
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.explain import Explanation, Explanations, explain, explain_all
 from cobandits.policies.shared.exploration import Explore
-from cobandits.policies.shared.likelihoods import Rewards, check_admitted
-from cobandits.policies.shared.state import Refit, Snapshot, State, warn_of_change
-from cobandits.policies.shared.transitions import absorb, refit, undone
+from cobandits.policies.shared.learning import LearningPolicy
+from cobandits.policies.shared.likelihoods import Rewards
+from cobandits.policies.shared.state import State
+from cobandits.policies.shared.task_drift import TaskChange
+from cobandits.policies.shared.transitions import undone
 from cobandits.policies.task_index import as_labels
 
 __all__ = ["Shared"]
 
 Floats = NDArray[np.floating]
-Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
-class Shared(Policy):
+class Shared(LearningPolicy):
     """A Gaussian prior that is learned from all tasks, and a posterior per task under it.
 
     A task's theta is updated after every reward. The prior is learned again from all rewards
@@ -55,14 +55,15 @@ class Shared(Policy):
         How many tasks are expected, to reserve no more room than for them. There may be more.
     labels : bool
         Whether tasks are known by any texts, numbers, dates or tuples, not by numbers from 0.
-    explore : "needed", "always" or "never"
+    explore : "needed", "always", "never" or "ucb"
         ``"always"`` is Thompson sampling: the best arm for a theta drawn from the posterior.
-        ``"never"`` is greedy. ``"needed"`` is greedy, but samples the value of an arm if two
-        things hold. Greedy decisions teach little of it, as where arms repeat: a far larger share
-        of its prior variance is left than of the greedy arm's. And its expected improvement on the
-        best arm, times the number of the task's rewards so far, exceeds the expected loss of trying
-        it once. Improvements beyond the highest reward so far do not count, and variances are
-        scaled down where errors were smaller than expected.
+        ``"never"`` is greedy. ``"ucb"`` takes the arm with the highest value in the confidence set
+        of its task in the learned subspace. ``"needed"`` is greedy, but samples the value of an arm
+        if two things hold. Greedy decisions teach little of it, as where arms repeat: a far larger
+        share of its prior variance is left than of the greedy arm's. And its expected improvement
+        on the best arm, times the number of the task's rewards so far, exceeds the expected loss of
+        trying it once. Improvements beyond the highest reward so far do not count, and variances
+        are scaled down where errors were smaller than expected.
     floor : float
         Share of the decisions that are uniformly random, so that no arm has probability 0.
     on_change : "adapt", "start-over" or "alert"
@@ -125,9 +126,19 @@ class Shared(Policy):
         """
         return self._state.changes
 
+    @property
+    def task_changes(self) -> tuple[TaskChange, ...]:
+        """The single tasks that were found to have changed, and after how many rewards in all.
+
+        A task that has changed alone starts again from the prior and its rewards since then. That
+        cannot be undone.
+        """
+        return self._state.named_task_changes
+
     def undo_change(self) -> None:
         """Return to what was learned before the tasks changed; rewards since then are forgotten."""
-        if (before := undone(self._state)) is None:
+        before = undone(self._state)
+        if before is None:
             raise ConfigurationError(
                 "there is nothing to return to: no change was found, or as many rewards have come "
                 "since, or on_change is not 'adapt'"
@@ -153,6 +164,29 @@ class Shared(Policy):
             check_values(offers)
             return expected_rewards(self._state.deciding, asked, offers)
 
+    def bounds(
+        self, tasks: ArrayLike, arms: ArrayLike, *, confidence: ArrayLike = 0.9
+    ) -> tuple[Floats, Floats]:
+        """Return the least and the largest expected rewards of arms, (m, K) each.
+
+        They are those of the thetas in a set that holds a task's own with this probability, one for
+        all requests or (m,). So they hold for all arms at once. Before the first reward they are
+        infinite.
+        """
+        sure = np.asarray(confidence, np.float64).reshape(-1, 1)
+        if not ((sure > 0) & (sure < 1)).all():
+            raise ConfigurationError(f"confidence must be between 0 and 1, got {confidence!r}")
+        with self._lock:
+            asked = self._check_tasks(tasks)
+            offers = check_shape(arms, len(asked), self.dim)
+            check_values(offers)
+            return bounds(self._state.deciding, asked, offers, confidence=sure)
+
+    @property
+    def reward_kind(self) -> Rewards:
+        """What rewards were said to be: the parameter ``rewards``."""
+        return self._kind
+
     @property
     def likelihood(self) -> str:
         """What rewards are taken to be: "gaussian", "robust", "binary" or "count"."""
@@ -160,7 +194,8 @@ class Shared(Policy):
 
     def explain(self, task: int | str | tuple[Any, ...]) -> Explanation:
         """Explain what a task's predictions come from and how certain they are; print it."""
-        (known,) = (as_labels([task]) if self.labels else check_tasks([task], None)).tolist()
+        asked = as_labels([task]) if self.labels else check_tasks([task], None)
+        (known,) = asked.tolist()
         with self._lock:
             state, scale = self._state, self._state.likelihood.scale
             return explain(state.posteriors, state.counts, known, state.tasks, scale)
@@ -195,8 +230,7 @@ class Shared(Policy):
 
     @classmethod
     def _restored(cls, setting: dict[str, Any], state: State) -> Shared:
-        policy = cls(**setting)
-        policy.restore(state)
+        (policy := cls(**setting)).restore(state)
         return policy
 
     def restore(self, state: State) -> None:
@@ -208,82 +242,6 @@ class Shared(Policy):
             )
         self._state = state
 
-    # ---- A refit elsewhere: in another thread, while this one decides
-
-    def refit_due(self, n_rewards: int = 1) -> bool:
-        """Tell whether learning ``n_rewards`` more includes a refit, which takes longer.
-
-        When tasks are found to have changed there is one too, from the few rewards since then.
-        """
-        return self._state.refit_due(n_rewards)
-
-    @property
-    def run_length(self) -> int:
-        """How many of the next rewards one :meth:`learn` takes with the bits of one call each."""
-        return self._state.run_length
-
-    def snapshot(
-        self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
-    ) -> Snapshot:
-        """Return all that a refit with these rewards needs; arguments are as in :meth:`learn`.
-
-        It is cheap, and what is learned later does not change it. :meth:`install` takes what
-        ``refit(snapshot)`` returns; until then this policy decides as before.
-        """
-        with self._lock:
-            codes, rows, y = self._checked(tasks, arms, decisions, rewards)
-            if not len(codes):
-                raise DataError("a refit learns from new rewards, got none; give at least one")
-            F = self._with_intercept(rows, y)
-            return self._state.snapshot(*self._state.tasks.number(codes), F)
-
-    def install(self, found: Refit) -> None:
-        """Take what :func:`refit` returned, in one assignment.
-
-        Where a refit was due, the bits are those of :meth:`learn`; else it is an early refit.
-        """
-        if not isinstance(found, Refit):
-            raise ConfigurationError(f"install takes what refit(snapshot) returned, got {found!r}")
-        with self._lock:
-            if found.after != self.rewards:
-                raise ConfigurationError(
-                    f"a refit that follows on {found.after} rewards cannot be installed after "
-                    f"{self.rewards}; learn nothing between snapshot and install"
-                )
-            if found.origin is not self._state:
-                raise ConfigurationError(
-                    "this refit is of another policy, or was installed before; install it once"
-                )
-            self._take(found.state)
-
-    def _take(self, state: State) -> None:
-        if len(state.changes) > len(self._state.changes):
-            warn_of_change(state)
-        self._state = state
-
-    def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
-        if not len(tasks):
-            return
-        F, (places, new) = self._with_intercept(rows, rewards), self._state.tasks.number(tasks)
-        if self._state.refit_due(len(tasks)):
-            self.install(refit(self._state.snapshot(places, new, F)))
-        else:
-            self._observe(places, new, F)
-
-    def _observe(self, places: Codes, new: tuple[Hashable, ...], F: Doubles) -> None:
-        """Learn rows ``[phi, 1, y]`` under the prior that there is."""
-        if self._state.must_absorb:
-            assert self._state.posteriors is not None
-            self._state.posteriors.check(F)  # before anything changes
-            self._take(absorb(self._state))
-        self._state.observe(places, new, F)
-
-    def _with_intercept(self, rows: Floats, rewards: Floats) -> Doubles:  # [phi, 1, y]
-        F = np.empty((len(rows), rows.shape[1] + 2))
-        F[:, :-2], F[:, -2], F[:, -1] = rows, 1, rewards
-        check_admitted(self._kind, F[:, -1])
-        return F
-
     # ---- Decisions
 
     def _check_tasks(self, tasks: ArrayLike, *, learning: bool = False) -> NDArray[Any]:
@@ -292,9 +250,11 @@ class Shared(Policy):
     def _choose(
         self, tasks: Codes, arms: Floats, rng: np.random.Generator
     ) -> tuple[Codes, Floats | Callable[[], Floats]]:
-        state, rule = self._state.deciding, (self.explore, self.floor)
-        return choose(state, state.tasks.find(tasks), arms, rng, explore=rule[0], floor=rule[1])
+        state = self._state.deciding
+        places = state.tasks.find(tasks)
+        return choose(state, places, arms, rng, explore=self.explore, floor=self.floor)
 
     def _probabilities(self, tasks: Codes, arms: Floats) -> Floats:
-        state, rule = self._state.deciding, (self.explore, self.floor)
-        return probabilities(state, state.tasks.find(tasks), arms, explore=rule[0], floor=rule[1])
+        state = self._state.deciding
+        places = state.tasks.find(tasks)
+        return probabilities(state, places, arms, explore=self.explore, floor=self.floor)

@@ -139,6 +139,15 @@ class RowStore:
         slots[tasks] = DROPPED
         return replace(self, slots=slots)
 
+    def with_latest(self, slots: Codes, lengths: Codes) -> RowStore:
+        """Return the store with only the last rows of some slots, as many as ``lengths``, (m,)."""
+        (owners, rows), sizes = self.flat, self.sizes.copy()
+        staying = np.ones(len(owners), bool)
+        for slot, length in zip(slots.tolist(), lengths.tolist(), strict=True):
+            staying[np.flatnonzero(owners == slot)[:-length]] = False
+        sizes[slots] = lengths
+        return self.holding(owners[staying], rows[staying], sizes=sizes)
+
     def with_tasks(self, n_tasks: int) -> RowStore:
         """Return the store for so many tasks in all, of which the last are new."""
         new = np.full(n_tasks - len(self.slots), NEW)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
 from cobandits.policies.gaussian import COMPILED
 from cobandits.policies.shared.change import OnChange
@@ -22,10 +23,11 @@ from cobandits.policies.shared.likelihoods import LIKELIHOODS, Likelihood, Rewar
 from cobandits.policies.shared.pending import Pending, pending_limit
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.row_store import RowStore
+from cobandits.policies.shared.task_drift import TaskChange, TaskDrift
 from cobandits.policies.shared.working_rows import first_selector, learn_rewards, predict_errors
 from cobandits.policies.task_index import TaskIndex, room_for
 
-__all__ = ["Refit", "Snapshot", "State", "warn_of_change"]
+__all__ = ["Refit", "Snapshot", "State", "warn_of_changes"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -38,6 +40,7 @@ class State:
     store: RowStore
     selector: HyperparameterSelector
     detector: DriftDetector
+    task_drift: TaskDrift
     posteriors: TaskPosteriors | None  # None before the first reward
     estimate: Estimate | None  # the thetas of the last refit
     tasks: TaskIndex  # T of them, by place
@@ -52,6 +55,7 @@ class State:
     due: int = 1  # value of seen at which a refit is due
     rewards: int = 0  # in all
     changes: tuple[int, ...] = ()  # rewards in all at which tasks changed
+    task_changes: tuple[tuple[int, int], ...] = ()  # the same, and the place of a single task
     on_change: OnChange = "adapt"
     kind: Rewards = "auto"  # what rewards were said to be
     likelihood: Likelihood = LIKELIHOODS["gaussian"]  # what they are taken to be
@@ -82,6 +86,7 @@ class State:
             store=RowStore.empty(n_tasks=room, dim=dim),
             selector=first_selector(likelihood),
             detector=DriftDetector(),
+            task_drift=TaskDrift.none(room),
             posteriors=None,
             estimate=None,
             tasks=tasks,
@@ -101,6 +106,7 @@ class State:
         self.store = self.store.with_tasks(room)
         if self.posteriors is not None:
             self.posteriors.grow(room)
+        self.task_drift = self.task_drift.grown(room)
         more = np.zeros(room - before, np.int64)
         self.counts = np.concatenate([self.counts, more])
         self.full_counts = np.concatenate([self.full_counts, more])
@@ -130,6 +136,12 @@ class State:
     def deciding(self) -> State:
         """The state that decides: the kept one while all rewards since the change are equal."""
         return self.before if self.before is not None and self.lowest == self.highest else self
+
+    @property
+    def named_task_changes(self) -> tuple[TaskChange, ...]:
+        """The single tasks that have changed, by number or label."""
+        tasks = self.tasks.tasks
+        return tuple(TaskChange(rewards, tasks[place]) for rewards, place in self.task_changes)
 
     @property
     def top(self) -> float:
@@ -179,7 +191,12 @@ class State:
         tasks = self.tasks.copy()
         tasks.add(new)
         state = replace(
-            self, tasks=tasks, store=self.store.snapshot(), counts=self.counts.copy(), pending=[]
+            self,
+            tasks=tasks,
+            store=self.store.snapshot(),
+            task_drift=self.task_drift.written(),
+            counts=self.counts.copy(),
+            pending=[],
         )
         if self.posteriors is not None and self.store.may_drop(len(news.tasks)):
             state.posteriors = self.posteriors.copy()  # a refit needs those of dropped tasks
@@ -204,12 +221,31 @@ class Refit:
     after: int  # rewards in all
     origin: State  # the state that the snapshot was taken of
 
+    def check_follows(self, state: State) -> None:
+        """Refuse a state that this refit does not follow on."""
+        if self.after != state.rewards:
+            raise ConfigurationError(
+                f"a refit that follows on {self.after} rewards cannot be installed after "
+                f"{state.rewards}; learn nothing between snapshot and install"
+            )
+        if self.origin is not state:
+            raise ConfigurationError(
+                "this refit is of another policy, or was installed before; install it once"
+            )
 
-def warn_of_change(state: State) -> None:
-    """Log that the tasks have changed, and what that leads to."""
-    logging.getLogger("cobandits").warning(
-        "after %d rewards the tasks are %s", state.changes[-1], _what_follows(state)
-    )
+
+def warn_of_changes(state: State, before: State) -> None:
+    """Log which tasks have changed since the state before, and what that leads to."""
+    warn = logging.getLogger("cobandits").warning
+    if len(state.changes) > len(before.changes):
+        warn("after %d rewards the tasks are %s", state.changes[-1], _what_follows(state))
+    if state.task_changes != before.task_changes:
+        known = set(before.task_changes)
+        alert = "learning goes on, as on_change is 'alert'"
+        follows = alert if state.on_change == "alert" else "it starts again from what all share"
+        new = (one for one in state.task_changes if one not in known)
+        for rewards, task in replace(state, task_changes=tuple(new)).named_task_changes:
+            warn("after %d rewards task %r is no longer what it was: %s", rewards, task, follows)
 
 
 def _what_follows(state: State) -> str:

@@ -18,10 +18,12 @@ from cobandits.policies.shared.change import return_evidence
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import HyperparameterSelector
 from cobandits.policies.shared.likelihoods import LIKELIHOODS
+from cobandits.policies.shared.mending import forgotten, set_restarted, watched
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.refitting import refitted, sorted_rows
 from cobandits.policies.shared.reward_kinds import decided, taken_for
 from cobandits.policies.shared.state import Refit, Snapshot, State
+from cobandits.policies.shared.task_drift import TaskDrift, is_general
 from cobandits.policies.shared.working_rows import (
     n_outliers,
     predict_errors,
@@ -45,7 +47,12 @@ def absorb(state: State) -> State:
     other = _after_change(state, following, news, n_new=0)
     if other is not None:
         return other
+    following, restarts = watched(following, news)
+    following = forgotten(following, restarts, news.tasks[:0])
+    if following.posteriors is not None:
+        set_restarted(following.posteriors, restarts)
     _relearn_grown(following, news.tasks)
+    following.task_drift = following.task_drift.write()
     return following
 
 
@@ -63,22 +70,35 @@ def refit(snapshot: Snapshot) -> Refit:
     if state is snapshot.state:
         found = _after_change(state, following, news, n_new=n_new)
     if found is None:
+        following = _mended(following, news, news.tasks[len(news.tasks) - n_new :])
         found = refitted(decided(following, news), news, n_new)
     return Refit(found, state.rewards, snapshot.origin)
 
 
+def _mended(state: State, news: Pending, new: Codes) -> State:
+    """Return the state with tasks that changed alone started again, and nothing left in place.
+
+    ``new``, (m,), are the tasks of rewards that are not counted yet.
+    """
+    state, restarts = watched(state, news)
+    state = forgotten(state, restarts, new)
+    if restarts and state.posteriors is not None:
+        state.posteriors = state.posteriors.copy()
+        set_restarted(state.posteriors, restarts)
+    return replace(state, task_drift=state.task_drift.written())
+
+
 def _compared(state: State, news: Pending) -> State:
     """Return the state after drift detection, scoring candidates, and storing rows."""
-    detector, store, posteriors = state.detector, state.store, state.posteriors
-    if posteriors is not None:
-        n_active = int(np.count_nonzero(state.counts))
-        detector = detector.after(news.tasks, news.squares, news.expected, n_active=n_active)
+    store, posteriors = state.store, state.posteriors
+    detector, task_drift = _tested(state, news)
     likelihood = state.likelihood
     rows = weighted_rows(likelihood, posteriors, news.tasks, news.rows)
     selector = _scored(state, news, rows)
     following = replace(
         state,
         detector=detector,
+        task_drift=task_drift,
         selector=selector,
         store=store.added(news.tasks, rows),
         pending=[],
@@ -87,11 +107,33 @@ def _compared(state: State, news: Pending) -> State:
     if not likelihood.weighs and not state.whole and state.seen >= reward_config.FEWEST_TO_TELL:
         following.judged += len(news.tasks)
         following.outliers += n_outliers(news.squares, news.expected, news.rows[:, -1])
-    if detector.raised and state.on_change == "alert":
+    if state.on_change == "alert" and _all_changed(state, following, news):
         following.detector = DriftDetector()
         following.changes = (*state.changes, state.rewards - state.n_pending)
     _compare_with_kept(following, news)
     return following
+
+
+def _tested(state: State, news: Pending) -> tuple[DriftDetector, TaskDrift]:
+    """Return the tests for drift, of all tasks and of each, after the errors of rewards."""
+    detector, task_drift = state.detector, state.task_drift
+    if state.posteriors is None:
+        return detector, task_drift
+    n_active = int(np.count_nonzero(state.counts))
+    errors = news.tasks, news.squares, news.expected
+    if n_active > 1 and detector.rows >= config.DRIFT_LEAST_ROWS:
+        task_drift = task_drift.after(*errors, usual=detector.baseline)
+    return detector.after(*errors, n_active=n_active), task_drift
+
+
+def _all_changed(state: State, following: State, news: Pending) -> bool:
+    """Tell whether tasks have changed, and not only a few of them."""
+    if not following.detector.raised:
+        return False
+    since = news.part(slice(state.detector.onset(news.squares, news.expected), None))
+    sums = following.detector.sums(since.tasks, since.squares, since.expected)
+    evidence = np.maximum(sums, following.task_drift.evidence(since.tasks))
+    return is_general(evidence[np.unique(since.tasks, return_index=True)[1]])
 
 
 def _scored(state: State, news: Pending, rows: Doubles) -> HyperparameterSelector:
@@ -137,7 +179,7 @@ def _after_change(state: State, following: State, news: Pending, *, n_new: int) 
         theirs, kept = _predicted_by(following.before, news), _extended(following.before, state)
         found = refitted(_compared(kept, theirs), theirs, len(news.tasks))
         onset = 0
-    elif following.detector.raised:
+    elif _all_changed(state, following, news):
         fresh = State.fresh(
             dim=state.store.width - 2,
             reserved=state.reserved,
@@ -153,7 +195,13 @@ def _after_change(state: State, following: State, news: Pending, *, n_new: int) 
     else:
         return None
     changes = (*state.changes, state.rewards - state.n_pending + onset)
-    return replace(found, rewards=state.rewards + n_new, changes=changes)
+    return replace(
+        found,
+        rewards=state.rewards + n_new,
+        changes=changes,
+        task_changes=state.task_changes,
+        task_drift=found.task_drift.written(),
+    )
 
 
 def _kept(state: State, news: Pending, n_new: int, onset: int) -> State:
@@ -191,13 +239,22 @@ def undone(state: State) -> State | None:
     """Return the state from before the last change, None where there is none."""
     if state.before is None:
         return None
-    return replace(state.before, rewards=state.rewards, changes=(*state.changes, state.rewards))
+    return replace(
+        state.before,
+        rewards=state.rewards,
+        changes=(*state.changes, state.rewards),
+        task_changes=state.task_changes,
+    )
 
 
 def stored(snapshot: Snapshot) -> State:
     """Return the state with all rows of a snapshot stored, ready to learn a prior from."""
     state, news = snapshot.state, snapshot.news
-    return sorted_rows(_compared(state, news) if len(news.tasks) else state)
+    if len(news.tasks):
+        state = _mended(
+            _compared(state, news), news, news.tasks[len(news.tasks) - snapshot.n_new :]
+        )
+    return sorted_rows(state)
 
 
 def _relearn_grown(state: State, tasks: Codes) -> None:

@@ -120,6 +120,12 @@ class HyperparameterSelector:
         return float(self.next_share * errors / count) if count > 0 else None
 
     @property
+    def recent_error(self) -> float:
+        """Mean squared error of the policy's own predictions of late; 0 before there are any."""
+        n, squares = self.recent[2:4]
+        return float(squares / n) if n > 0 else 0.0
+
+    @property
     def next_share(self) -> float:
         """The share of errors that bounds the noise, as it is from the next fit on."""
         squares, expected = self.recent[3:]
@@ -170,6 +176,15 @@ class HyperparameterSelector:
             errors=np.sum([one.errors for one in all_of], axis=0),
             recent=np.sum([one.recent for one in all_of], axis=0),
         )
+
+    def without(self, slots: Codes) -> HyperparameterSelector:
+        """Return the selector without the thetas of some slots, which nothing predicts any more."""
+        known = slots[slots < len(self.places)]
+        places = self.places.copy()
+        places[known] = -1
+        staying = np.sort(places[places >= 0])
+        places[places >= 0] = np.searchsorted(staying, places[places >= 0])
+        return replace(self, places=places, thetas=self.thetas[staying])
 
     @property
     def without_thetas(self) -> HyperparameterSelector:

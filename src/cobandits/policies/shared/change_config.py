@@ -1,0 +1,46 @@
+"""Every constant of changes of single tasks; ``config`` has all others, and says how."""
+
+from __future__ import annotations
+
+# ---- One task that changes alone: task_drift.py, mending.py
+
+TASK_THRESHOLD = 12.0
+"""Evidence, a log-likelihood ratio, above which a task is looked at for a change.
+
+Three errors far beyond the usual. It is only a nomination: predictions decide. Lower values look
+more often, and mend a reward or two earlier.
+"""
+
+TASK_LEAST = 8
+"""Rewards of a task before its errors are compared with its own baseline. Judgement."""
+
+TASK_PSEUDO_REWARDS, TASK_MEMORY = 4.0, 30.0
+"""The weight of all tasks' baseline in that of one, in rewards, and rewards that one averages.
+
+Judgement.
+"""
+
+GAIN_LEAST, GAIN_MEMORY = 100.0, 5000.0
+"""Log-likelihood ratios before any task is looked at, and how many their moments average.
+
+Of the last 100 more than 3 are of outliers where 1 % of the rewards are. Judgement.
+"""
+
+RESTART_SHARE = 0.7
+"""Squared errors of a task that starts again, over its own, below which it does. Judgement."""
+
+TASK_PATIENCE = 40
+"""Rewards since the onset after which predictions must have said that a task has changed.
+
+Otherwise its errors are taken for what they are from now on. Judgement.
+"""
+
+GENERAL_EVIDENCE, GENERAL_SHARE = 1.0, 0.5
+"""Evidence above which a task seems to have changed, and the share of such tasks at an alarm.
+
+Above that share all tasks are taken to have changed, below it each is looked at alone. One capped
+error has an evidence of 5, and one in thirty of usual ones more than 1. Judgement.
+"""
+
+TASK_CHANGES_KEPT = 1000
+"""Changes of single tasks that a policy remembers, the latest ones."""

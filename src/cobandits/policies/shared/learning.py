@@ -1,0 +1,93 @@
+"""How the shared policy learns: in line, or with refits in another thread while it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cobandits.decisions import Decisions
+from cobandits.errors import ConfigurationError, DataError
+from cobandits.policies.base import Policy
+from cobandits.policies.shared.likelihoods import Rewards, check_admitted
+from cobandits.policies.shared.state import Refit, Snapshot, State, warn_of_changes
+from cobandits.policies.shared.transitions import absorb, refit
+
+__all__ = ["LearningPolicy"]
+
+Floats = NDArray[np.floating]
+Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+class LearningPolicy(Policy):
+    """A policy whose state learns from rewards; another state replaces it in one assignment."""
+
+    _state: State
+    _kind: Rewards  # what rewards were said to be
+
+    def refit_due(self, n_rewards: int = 1) -> bool:
+        """Tell whether learning ``n_rewards`` more includes a refit, which takes longer.
+
+        When tasks are found to have changed there is one too, from the few rewards since then.
+        """
+        return self._state.refit_due(n_rewards)
+
+    @property
+    def run_length(self) -> int:
+        """How many of the next rewards one :meth:`learn` takes with the bits of one call each."""
+        return self._state.run_length
+
+    def snapshot(
+        self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
+    ) -> Snapshot:
+        """Return all that a refit with these rewards needs; arguments are as in :meth:`learn`.
+
+        It is cheap, and what is learned later does not change it. :meth:`install` takes what
+        ``refit(snapshot)`` returns; until then this policy decides as before.
+        """
+        with self._lock:
+            codes, rows, y = self._checked(tasks, arms, decisions, rewards)
+            if not len(codes):
+                raise DataError("a refit learns from new rewards, got none; give at least one")
+            F = self._with_intercept(rows, y)
+            return self._state.snapshot(*self._state.tasks.number(codes), F)
+
+    def install(self, found: Refit) -> None:
+        """Take what :func:`refit` returned, in one assignment.
+
+        Where a refit was due, the bits are those of :meth:`learn`; else it is an early refit.
+        """
+        if not isinstance(found, Refit):
+            raise ConfigurationError(f"install takes what refit(snapshot) returned, got {found!r}")
+        with self._lock:
+            found.check_follows(self._state)
+            self._take(found.state)
+
+    def _take(self, state: State) -> None:
+        warn_of_changes(state, self._state)
+        self._state = state
+
+    def _learn_rows(self, tasks: Codes, rows: Floats, rewards: Floats) -> None:
+        if not len(tasks):
+            return
+        F, (places, new) = self._with_intercept(rows, rewards), self._state.tasks.number(tasks)
+        if self._state.refit_due(len(tasks)):
+            self.install(refit(self._state.snapshot(places, new, F)))
+        else:
+            self._observe(places, new, F)
+
+    def _observe(self, places: Codes, new: tuple[Hashable, ...], F: Doubles) -> None:
+        """Learn rows ``[phi, 1, y]`` under the prior that there is."""
+        if self._state.must_absorb:
+            assert self._state.posteriors is not None
+            self._state.posteriors.check(F)  # before anything changes
+            self._take(absorb(self._state))
+        self._state.observe(places, new, F)
+
+    def _with_intercept(self, rows: Floats, rewards: Floats) -> Doubles:  # [phi, 1, y]
+        F = np.empty((len(rows), rows.shape[1] + 2))
+        F[:, :-2], F[:, -2], F[:, -1] = rows, 1, rewards
+        check_admitted(self._kind, F[:, -1])
+        return F

@@ -1,0 +1,237 @@
+"""Tasks that change alone: noticed, mended for these tasks, and nothing else is touched."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from cobandits.environments import Synthetic
+from cobandits.errors import ModelFileError
+from cobandits.policies import Shared
+from cobandits.policies.shared import change_config, config
+from cobandits.policies.shared.task_drift import TaskDrift
+from cobandits.policies.shared.transitions import refit
+from tests.shared_states import content, write
+
+Doubles = NDArray[np.float64]
+
+T, D, HALF = 12, 8, 60
+WORLD = Synthetic(dim=D, n_tasks=T, rank=2, noise_std=0.1, changed=1)
+USUAL = np.ones(2)
+
+
+def play(policy: Shared, world: Synthetic, rounds: slice, seed: int = 0) -> Doubles:
+    """Play some of 120 rounds and return regrets, (round, task)."""
+    regrets, everyone = [], np.arange(world.n_tasks)
+    for n, now in enumerate(world.rounds(2 * HALF, seed=seed)):
+        if not rounds.start <= n < rounds.stop:
+            continue
+        made = policy.decide(now.tasks, now.arms, np.random.default_rng([seed, n]))
+        policy.learn(now.tasks, now.arms, made, now.rewards[everyone, made.chosen])
+        regrets.append(now.means.max(axis=1) - now.means[everyone, made.chosen])
+    return np.array(regrets)
+
+
+FIRST, SECOND, WHOLE = slice(0, HALF), slice(HALF, 2 * HALF), slice(0, 2 * HALF)
+
+
+@pytest.mark.parametrize("changed", [1, 3])
+def test_tasks_that_change_alone_start_again_and_no_other(
+    changed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Regret of the changed tasks is a quarter of what it is if nothing is noticed."""
+    ours, deaf = [], []
+    for seed in range(4):
+        world, policy = replace(WORLD, changed=changed), Shared(dim=D)
+        ours.append(play(policy, world, WHOLE, seed)[HALF:, :changed].sum())
+        assert policy.changes == ()
+        assert {change.task for change in policy.task_changes} <= set(range(changed))
+        assert all(HALF * T < change.rewards < 80 * T for change in policy.task_changes)
+        found = policy.task_changes[0]
+        expected = f"after {found.rewards} rewards task {found.task} is no longer what it was"
+        assert expected in caplog.text
+        alert = Shared(dim=D, on_change="alert")
+        deaf.append(play(alert, world, WHOLE, seed)[HALF:, :changed].sum())
+    assert np.sum(ours) < 0.25 * np.sum(deaf)
+
+
+def test_a_task_is_learned_from_its_rewards_since_the_change_alone() -> None:
+    """The theta is that of a ridge regression under the prior, on the latest rows."""
+    policy = Shared(dim=D)
+    play(policy, WORLD, FIRST)
+    before = policy.explain(0).rewards
+    last = None
+    for n in range(HALF, 2 * HALF):
+        play(policy, WORLD, slice(n, n + 1))
+        if policy.task_changes:
+            last = n
+            break
+    assert last is not None
+    assert before == HALF
+    left = policy.explain(0).rewards
+    assert 3 <= left <= last - HALF + 3  # and perhaps a few from before
+    assert [policy.explain(t).rewards for t in range(1, T)] == [last + 1] * (T - 1)
+    play(policy, WORLD, slice(last + 1, 2 * HALF))
+    truth = list(WORLD.rounds(2 * HALF, seed=0))[-1].truth
+    assert policy.estimate is not None
+    assert truth is not None
+    theta, right = policy.estimate.theta[:, 0], truth.theta[:, 0]
+    assert np.linalg.norm(theta - right) < 0.2 * np.linalg.norm(right)
+
+
+def test_an_alert_notes_the_task_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    policy = Shared(dim=D, on_change="alert")
+    play(policy, WORLD, WHOLE)
+    assert policy.task_changes[0].task == 0
+    assert "learning goes on" in caplog.text
+    assert policy.explain(0).rewards == 2 * HALF
+
+
+def test_labels_name_the_task() -> None:
+    policy = Shared(dim=D, labels=True)
+    for n, now in enumerate(WORLD.rounds(2 * HALF, seed=0)):
+        names = [f"shop {t}" for t in now.tasks]
+        made = policy.decide(names, now.arms, np.random.default_rng(n))
+        policy.learn(names, now.arms, made, now.rewards[np.arange(T), made.chosen])
+    assert [change.task for change in policy.task_changes] == ["shop 0"]
+
+
+def test_one_request_at_a_time_too() -> None:
+    policy, world = Shared(dim=D), replace(WORLD, n_tasks=4)
+    for n, now in enumerate(world.rounds(2 * HALF, seed=1)):
+        for i in range(4):
+            some = slice(i, i + 1)
+            made = policy.decide(now.tasks[some], now.arms[some], np.random.default_rng([n, i]))
+            paid = now.rewards[i, made.chosen]
+            policy.learn(now.tasks[some], now.arms[some], made, paid)
+    assert {change.task for change in policy.task_changes} == {0}
+
+
+@pytest.mark.parametrize("more", [1, 2, 3, 4, 6, 9])
+def test_saved_and_resumed_at_any_time_it_goes_on_to_the_last_bit(
+    tmp_path: Path, more: int
+) -> None:
+    policy = Shared(dim=D)
+    play(policy, WORLD, slice(0, HALF + more))
+    policy.save(tmp_path / "policy")
+    twin = Shared.load(tmp_path / "policy")
+    assert twin.task_changes == policy.task_changes
+    rest = slice(HALF + more, 2 * HALF)
+    np.testing.assert_array_equal(play(twin, WORLD, rest), play(policy, WORLD, rest))
+    assert twin.task_changes == policy.task_changes
+
+
+def test_a_refit_elsewhere_that_mends_a_task_is_the_one_in_line() -> None:
+    """A snapshot is not changed by what is learned later, and a refit is a pure function."""
+    policy = Shared(dim=D)
+    play(policy, WORLD, FIRST)
+    rounds = list(WORLD.rounds(2 * HALF, seed=0))[HALF:]
+    arms, tasks = np.concatenate([r.arms for r in rounds[:8]]), np.tile(np.arange(T), 8)
+    made = policy.decide(tasks, arms, np.random.default_rng(0))
+    means = np.concatenate([r.rewards for r in rounds[:8]])
+    paid = means[np.arange(8 * T), made.chosen]
+    snapshot = policy.snapshot(tasks, arms, made, paid)
+    twin = copy.deepcopy(policy)
+    first = refit(snapshot)
+    play(twin, WORLD, SECOND)
+    again = refit(snapshot)
+    assert first.state.task_changes == again.state.task_changes
+    assert [place for _, place in first.state.task_changes] == [0]
+    a, b = first.state.posteriors, again.state.posteriors
+    assert a is not None
+    assert b is not None
+    np.testing.assert_array_equal(a.thetas, b.thetas)
+    policy.install(first)
+    assert policy.explain(0).rewards < 20
+    assert policy.rewards == (HALF + 8) * T
+
+
+def test_changes_of_places_that_are_none_are_refused(tmp_path: Path) -> None:
+    policy = Shared(dim=D)
+    play(policy, WORLD, slice(0, 5))
+    policy.save(tmp_path / "policy")
+    header, arrays = content(tmp_path / "policy")
+    header["state"]["task_changes"] = [[3, T]]
+    write(tmp_path / "bad", header, arrays)
+    with pytest.raises(ModelFileError, match=r"task_changes of places beyond 12"):
+        Shared.load(tmp_path / "bad")
+
+
+def test_a_file_from_before_this_test_loads(tmp_path: Path) -> None:
+    policy = Shared(dim=D)
+    play(policy, WORLD, slice(0, 20))
+    policy.save(tmp_path / "policy")
+    header, arrays = content(tmp_path / "policy")
+    del header["task_drift"], header["state"]["task_changes"]
+    old = {name: values for name, values in arrays.items() if not name.startswith("task_drift")}
+    header["arrays"] = list(old)
+    write(tmp_path / "old", header, old)
+    twin = Shared.load(tmp_path / "old")
+    rest = slice(20, HALF)
+    np.testing.assert_array_equal(play(twin, WORLD, rest), play(policy, WORLD, rest))
+
+
+NULLS = {
+    "gaussian": lambda rng, n: rng.standard_normal(n),
+    "t with 2 degrees": lambda rng, n: rng.standard_t(2, n),
+    "a click in 20": lambda rng, n: (rng.random(n) < 0.05) - 0.05,
+    "1 % outliers": lambda rng, n: rng.standard_normal(n) * np.where(rng.random(n) < 0.01, 100, 1),
+}
+
+
+@pytest.mark.parametrize("name", NULLS)
+def test_a_task_is_seldom_looked_at_without_a_change(name: str) -> None:
+    """Of 100,000 errors of 50 tasks with noise of their own, one in 1,000 may lead to a look."""
+    rng, looks = np.random.default_rng(5), 0
+    scales = np.tile(rng.uniform(0.3, 3, 50), 40)
+    test, everyone = TaskDrift.none(50), np.tile(np.arange(50), 40)
+    for _ in range(50):
+        squares = (scales * NULLS[name](rng, 2000)) ** 2
+        for start in range(0, 2000, 50):
+            some = slice(start, start + 50)
+            test = test.after(everyone[some], squares[some], np.ones(50), usual=USUAL)
+            looks += len(test.raised)
+            if len(test.raised):
+                test = test.reset(test.raised)
+            test = test.write()
+    assert looks <= 100
+
+
+def test_one_task_whose_errors_grow_is_looked_at_within_a_few_rewards() -> None:
+    """By the sums of log-likelihood ratios, which are capped."""
+    rng, test = np.random.default_rng(0), TaskDrift.none(10)
+    everyone, ones = np.arange(10), np.ones(10)
+    for _ in range(60):
+        squares = rng.standard_normal(10) ** 2
+        test = test.after(everyone, squares, ones, usual=USUAL).write()
+    looked = []
+    for n in range(1, 6):
+        squares = 0.5 * ones
+        squares[4] = 1e6
+        test = test.after(everyone, squares, ones, usual=USUAL)
+        gain = 0.5 * (config.DRIFT_CAP * (1 - 1 / config.DRIFT_RATIO) - np.log(config.DRIFT_RATIO))
+        most = min(1.0, test.scale)
+        assert test.evidence(np.array([4]))[0] >= 0.99 * most * n * gain
+        enough = most * n * gain > change_config.TASK_THRESHOLD
+        assert test.raised.tolist() == ([4] if enough else [])
+        looked.append(len(test.raised))
+        test = test.write()
+    assert test.since(np.array([4]))[0] >= 5
+    assert looked[0] == 0
+    assert looked[-1] == 1
+
+
+def test_changes_that_many_tasks_have_are_remembered_up_to_a_bound(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    monkeypatch.setattr(change_config, "TASK_CHANGES_KEPT", 2)
+    policy = Shared(dim=D)
+    play(policy, replace(WORLD, changed=4), WHOLE)
+    assert len(policy.task_changes) == 2
