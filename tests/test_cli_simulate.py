@@ -268,7 +268,10 @@ def test_choices_are_played_to_the_end_of_the_table(run: Run, tmp_path: Path) ->
     assert few[0]["decisions"] == 5
     refused = run(*command, "--data", "yoghurt")
     assert refused.code == 2
-    assert "choose from cracker, movielens, movielens-svd, yogurt" in refused.err
+    assert (
+        "choose from catsup, chem97, cracker, exam, insteval, movielens, movielens-svd, tuna, "
+        in refused.err
+    )
 
 
 def test_a_file_of_choices_is_played(run: Run, tmp_path: Path) -> None:

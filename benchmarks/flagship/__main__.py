@@ -40,10 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise SystemExit(f"there is no section {name!r}; choose from {', '.join(SECTIONS)}")
     scale = _scale(told)
     path = PAGE if scale == Scale() else FOLDER / "preview.md"
+    path = told.page or path
     began = perf_counter()
     parts: dict[str, Part | str] = {}
     days: set[str] = set()
-    for name in SECTIONS:
+    for name in told.sections if told.page else SECTIONS:
         asked = name in (told.sections or SECTIONS)
         kept = Kept(FOLDER, jobs=told.jobs, cluster=told.cluster, may_run=asked)
         parts[name] = _part(name, kept, scale)
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trials", type=int, help="trials of a cell; 10")
     parser.add_argument("--mnist-trials", type=int, help="of MNIST; 10")
     parser.add_argument("--real-trials", type=int, help="of real data; 5")
+    parser.add_argument("--page", type=Path, help="a page of the named sections alone; else of all")
     parser.add_argument("--quick", action="store_true", help="2 trials, few cells: a test")
     jobs = os.cpu_count() or 1
     parser.add_argument("--jobs", type=int, default=jobs, help=f"processes; {jobs}")

@@ -46,9 +46,11 @@ def real(kept: Kept, scale: Scale) -> Part:
     rivals = "of the best tuned rival"
     return Part(
         title="Real data",
-        text="Tables of choices, in which every arm's reward is known: households that choose one "
-        "of four brands, and users who rate movies, ten to choose among, described by genres or "
-        "by singular vectors of other users' ratings. A round is one request. A trial is an order "
+        text="Tables of choices, in which every arm's reward is known: households that choose a "
+        "brand (catsup, cracker, tuna, yogurt); users who rate movies, ten to choose among, "
+        "described by genres or by singular vectors of other users' ratings; students who rate "
+        "lectures (insteval), persons who answer questions (verbagg), and pupils of a school or a "
+        "district by their exam (exam, chem97). A round is one request. A trial is an order "
         "of the requests, so tuning sees the same requests in other orders. `global` is one ridge "
         "regression for all tasks, and `global-own` adds one per task on what that leaves; both "
         "count as rivals here.",

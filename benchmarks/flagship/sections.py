@@ -16,6 +16,7 @@ from benchmarks.flagship.figures import (
 )
 from benchmarks.flagship.kept import Command, Kept, Option, Play
 from benchmarks.flagship.page import Part, notes_on, regret_table
+from cobandits.datasets import REAL
 
 __all__ = [
     "SEED",
@@ -50,7 +51,7 @@ class Scale:
     digits_rounds: int = 500
     mnist_rounds: int = 5000
     mnist_tuning: int = 500  # rounds
-    real: tuple[str, ...] = ("yogurt", "cracker", "movielens", "movielens-svd")
+    real: tuple[str, ...] = tuple(REAL)
     real_trials: int = 5
     real_tasks: int = 0  # the first ones; 0: all
     rewards_trials: int = 5

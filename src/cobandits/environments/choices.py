@@ -33,7 +33,7 @@ class Choices:
     Parameters
     ----------
     data : str, optional
-        A real data set: yogurt, cracker, movielens, movielens-svd. It needs the extra ``real``.
+        A real data set, of ``datasets.REAL``: yogurt, movielens, ... It needs the extra ``real``.
     file, request, task, arm, reward : str, optional
         A Parquet, CSV or TSV file with a row per request and arm, and its columns. All other
         columns with numbers are features.
