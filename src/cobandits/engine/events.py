@@ -52,7 +52,7 @@ class Event(NamedTuple):
     body: str | None = None  # JSON
 
 
-class Choice(Struct, omit_defaults=True):
+class Choice(Struct, omit_defaults=True, gc=False):
     """What was decided, beside the request, in the body of a decision."""
 
     arm: int  # its place in the request

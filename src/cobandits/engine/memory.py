@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.engine.codec import decoded
+from cobandits.engine.codec import Struct, decoded
 from cobandits.engine.encoding import arm_ids, past_features
 from cobandits.engine.errors import DamagedLogError
 from cobandits.engine.events import Event, choice_of, request_of
@@ -35,8 +34,7 @@ class Given(NamedTuple):
     taken: int | None
 
 
-@dataclass(slots=True)
-class Known:
+class Known(Struct, gc=False):  # of which there are many
     """A decision, and what has become of it."""
 
     number: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
+
+from cobandits.engine.codec import Struct
 
 __all__ = [
     "Activate",
@@ -27,8 +28,7 @@ Mode = Literal["live", "shadow"]
 By = Literal["policy", "baseline"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decide:
+class Decide(Struct, frozen=True, kw_only=True, gc=False):
     """Ask for a decision: one of the arms, for a task.
 
     Parameters
@@ -59,8 +59,7 @@ class Decide:
     id: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reward:
+class Reward(Struct, frozen=True, kw_only=True, gc=False):
     """Tell what a decision has earned.
 
     Parameters
@@ -81,8 +80,7 @@ class Reward:
     taken: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Activate:
+class Activate(Struct, frozen=True, kw_only=True, gc=False):
     """Tell that a held decision was shown: its window begins."""
 
     decision: str
@@ -102,8 +100,7 @@ class Ranked(NamedTuple):
     probability: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decision:
+class Decision(Struct, frozen=True, kw_only=True, gc=False):
     """The answer to :class:`Decide`; it is on disk."""
 
     id: str
@@ -123,8 +120,7 @@ class Decision:
     repeated: bool = False  # whether it was answered before
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rewarded:
+class Rewarded(Struct, frozen=True, kw_only=True, gc=False):
     """The answer to :class:`Reward`; it is on disk.
 
     ``"accepted"``: it counts. ``"repeated"``: the same was accepted before, nothing happened.
@@ -138,8 +134,7 @@ class Rewarded:
     at: datetime.datetime
 
 
-@dataclass(frozen=True, kw_only=True)
-class Activated:
+class Activated(Struct, frozen=True, kw_only=True, gc=False):
     """The answer to :class:`Activate`: ``"late"`` if its window had ended before."""
 
     status: Literal["accepted", "repeated", "late"]
