@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import socket
 import subprocess
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +35,7 @@ __all__ = ["HOOKS", "Outcome", "killed_often"]
 DIM = 3
 PATIENT = Retries(attempts=2000, first=0.1, longest=0.3)
 # Up to how many calls of each kind pass before the one that is the last.
-POINTS = {"write": 60, "fsync": 30, "reply": 200, "learn": 60, "swap": 2, "snapshot": 3}
+POINTS = {"write": 60, "fsync": 30, "reply": 100, "learn": 40, "swap": 1, "snapshot": 2}
 HOOKS = [(point, moment) for point in POINTS for moment in ("before", "after")]
 PATIENCE = 60.0  # seconds until a kill at a hook that was not reached is one at random
 
@@ -143,11 +144,12 @@ def killed_often(
     answers: int,
     seed: int = 0,
     hooks: Sequence[tuple[str, str]] = (),
+    enough: Callable[[dict[str, int]], bool] = lambda _: False,
 ) -> Outcome:
     """Kill the service; return what differs from what clients were told.
 
     Every second kill is at one of the hooks, in turn, if there are any; the others are at random,
-    with ``answers`` between two kills, in the mean.
+    with ``answers`` between two kills, in the mean. ``enough`` is asked after each whether to end.
     """
     rng, load, at = random.Random(seed), Load(), Counter[str]()
     db, port, shim = folder / "killed.db", _free_port(), compiled(folder) if hooks else None
@@ -165,11 +167,12 @@ def killed_often(
                 load.space = f"space-{kill}"
                 if kill == 0:
                     records = stack.enter_context(_clients(clients, port, key, load))
-                if kill < kills:
+                if kill < kills and not enough(dict(at)):
                     at[_ended(service, hook, records, rng, answers)] += 1
-                else:
-                    _wait_for(records, answers)
-                    stack.close()  # all clients get their last answers
+                    continue
+                _wait_for(records, answers)
+                stack.close()  # all clients get their last answers
+                break
     return _compared(db, dict(at), records)
 
 
@@ -262,6 +265,13 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=200, help="between two kills, in the mean")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    stopped = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: stopped.set())  # compare what there is
+
+    def enough(at: dict[str, int]) -> bool:
+        print(f"{sum(at.values())} kills: {at}", flush=True)
+        return stopped.is_set()
+
     with tempfile.TemporaryDirectory() as folder:
         found = killed_often(
             Path(folder),
@@ -270,6 +280,7 @@ def main() -> None:
             answers=given.answers,
             seed=given.seed,
             hooks=HOOKS,
+            enough=enough,
         )
     print(found)
     if found.wrong:

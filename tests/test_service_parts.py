@@ -245,7 +245,7 @@ def test_means_have_intervals_and_the_baseline_is_weighted() -> None:
     assert cell.reward.low < 0.5 < cell.reward.high
     assert cell.baseline is not None
     assert cell.baseline.value == 1.0
-    assert "too few rewards" in reward_chart([])
+    assert "begins with more rewards" in reward_chart([])
     assert "first rewards" in sharing_map([])
 
 

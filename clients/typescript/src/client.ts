@@ -13,6 +13,7 @@ export type RewardResult = Schemas["RewardResult"];
 export type Problem = Schemas["ProblemDocument"];
 export type CreateSpace = Schemas["CreateSpace"];
 export type Space = Schemas["SpaceReply"];
+export type Version = Schemas["VersionReply"];
 
 /** The service refused a request; `kind` is the last part of the problem's type. */
 export class ServiceError extends Error {
@@ -54,6 +55,25 @@ export class Client {
 
   createSpace(space: CreateSpace): Promise<Space> {
     return this.ask("POST", ["spaces"], space);
+  }
+
+  changeSpace(space: string, settings: Schemas["ChangeSpace"]): Promise<Space> {
+    return this.ask("PATCH", ["spaces", space], settings);
+  }
+
+  /** Deletes a space with all its events, for ever. */
+  deleteSpace(space: string): Promise<Schemas["DeletedReply"]> {
+    return this.ask("DELETE", ["spaces", space]);
+  }
+
+  async versions(space: string): Promise<Version[]> {
+    const path = ["spaces", space, "versions"];
+    return (await this.ask<Schemas["VersionReplies"]>("GET", path)).versions;
+  }
+
+  /** Returns to a version, by its name or its label. */
+  restore(space: string, version: string): Promise<Version> {
+    return this.ask("POST", ["spaces", space, "versions", version, "restore"]);
   }
 
   decide(space: string, asked: Decide): Promise<Decision> {

@@ -42,7 +42,11 @@ export interface paths {
         get: operations["read_space"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Delete a space with all its events, for ever. Its name is free again.
+         * @description Role: admin.
+         */
+        delete: operations["delete_space"];
         options?: never;
         head?: never;
         /**
@@ -286,10 +290,30 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Learn the log anew without the rewards of a time that was wrong; becomes a version.
+         * Learn the log anew, without the rewards of a time that was wrong or under another schema; becomes a version.
          * @description Role: admin.
          */
         post: operations["relearn"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/spaces/{space}/versions/{version}/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How differently a version and another one would make the last decisions.
+         * @description Role: read.
+         */
+        get: operations["compare_versions"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -308,6 +332,30 @@ export interface paths {
          * @description Role: read.
          */
         get: operations["version_file"];
+        /**
+         * Keep a file of Shared.save as a version, under a label of yours. It decides nothing before it is restored.
+         * @description Role: admin.
+         */
+        put: operations["upload_version"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/spaces/{space}/schemas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the schemas that the space has had; `relearn` gives it another.
+         * @description Role: read.
+         */
+        get: operations["list_schemas"];
         put?: never;
         post?: never;
         delete?: never;
@@ -735,6 +783,8 @@ export interface components {
             mode?: "live" | "shadow";
             /** @description Share of the decisions that the baseline makes, to compare with. */
             baseline_share?: number;
+            /** @description Whether learning rests; rewards are kept, and learned when it goes on. */
+            frozen?: boolean;
             /** @description Letters, digits, '.', '_' and '-'; it stands in addresses. */
             name: string;
             schema?: components["schemas"]["SchemaMessage"];
@@ -898,6 +948,17 @@ export interface components {
             mode?: "live" | "shadow";
             /** @description Share of the decisions that the baseline makes, to compare with. */
             baseline_share?: number;
+            /** @description Whether learning rests; rewards are kept, and learned when it goes on. */
+            frozen?: boolean;
+        };
+        /**
+         * DeletedReply
+         * @description A space that was deleted.
+         */
+        DeletedReply: {
+            name: string;
+            /** @description That were erased. */
+            events: number;
         };
         /**
          * DecideOne
@@ -1097,6 +1158,12 @@ export interface components {
             since?: string | null;
             /** @default null */
             before?: string | null;
+            /** @default null */
+            arm?: string | null;
+            /** @default null */
+            by?: ("baseline" | "policy") | null;
+            /** @default null */
+            rewarded?: boolean | null;
             /**
              * @description `next` of the page before.
              * @default 0
@@ -1228,20 +1295,79 @@ export interface components {
         VersionReply: {
             name: string;
             /** @enum {unknown} */
-            kind: "install" | "relearn" | "rollback" | "space";
+            kind: "install" | "relearn" | "rollback" | "space" | "upload";
             at: string;
             /** @description For a roll-back, the version returned to. */
             of: string | null;
+            /**
+             * @description Of a version from a file.
+             * @default null
+             */
+            label?: string | null;
         };
         /**
          * Relearn
-         * @description Leave out the rewards of decisions made from ``since`` on and ``before`` another time.
+         * @description Leave out rewards from ``since`` on and ``before`` another time, or take another schema.
          */
         Relearn: {
-            /** Format: date-time */
+            /** @default null */
+            since?: string | null;
+            /** @default null */
+            before?: string | null;
+            /** @default null */
+            schema?: components["schemas"]["SchemaMessage"] | null;
+        };
+        /**
+         * CompareQuery
+         * @description With which version, and on how many decisions, a version is compared.
+         */
+        CompareQuery: {
+            /**
+             * @description A version, or 'present'.
+             * @default present
+             */
+            other?: string;
+            /**
+             * @description Of the log's decisions.
+             * @default 100
+             */
+            last?: number;
+        };
+        /**
+         * ComparisonReply
+         * @description How differently two versions would make the same decisions.
+         */
+        ComparisonReply: {
+            version: string;
+            other: string;
+            decisions: number;
+            /** @description Share in which another arm is most likely. */
+            other_arm: number;
+            /** @description Of probabilities: 0 is the same, 1 is never the same arm. */
+            distance: number;
+            /** @description That each has learned. */
+            rewards: number[];
+        };
+        /**
+         * SchemaReplies
+         * @description All schemas of a space, in order; the last one holds now.
+         */
+        SchemaReplies: {
+            schemas: components["schemas"]["SchemaReply"][];
+        };
+        /**
+         * SchemaReply
+         * @description A schema that a space has or had.
+         */
+        SchemaReply: {
+            /** @description The version that it began with. */
             since: string;
-            /** Format: date-time */
-            before: string;
+            at: string;
+            /** @description Columns of the schema. */
+            dim: number;
+            schema: {
+                [key: string]: unknown;
+            };
         };
         /**
          * ReportReply
@@ -1345,6 +1471,8 @@ export interface components {
             version: string;
             /** @enum {unknown} */
             state: "done" | "evaluating" | "failed" | "reading the log" | "waiting";
+            /** @description Share of the work that is done. */
+            progress: number;
             asked: string;
             decisions: number | null;
             values: components["schemas"]["Estimate"][];
@@ -1884,6 +2012,124 @@ export interface operations {
             };
         };
     };
+    delete_space: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                space: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "teas",
+                     *       "events": 2614
+                     *     }
+                     */
+                    "application/json": components["schemas"]["DeletedReply"];
+                };
+            };
+            /** @description No valid API key */
+            401: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key may not do this */
+            403: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description No such space */
+            404: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The request does not fit */
+            422: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Too many requests with this key */
+            429: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service is not ready */
+            503: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The disk is full */
+            507: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
     change_space: {
         parameters: {
             query?: never;
@@ -2054,6 +2300,9 @@ export interface operations {
                 task?: string | null;
                 since?: string | null;
                 before?: string | null;
+                arm?: string | null;
+                by?: ("baseline" | "policy") | null;
+                rewarded?: boolean | null;
                 after?: number;
                 limit?: number;
             };
@@ -3679,7 +3928,8 @@ export interface operations {
                      *           "name": "v412",
                      *           "kind": "install",
                      *           "at": "2026-11-17T14:00:00Z",
-                     *           "of": null
+                     *           "of": null,
+                     *           "label": null
                      *         }
                      *       ]
                      *     }
@@ -3791,7 +4041,8 @@ export interface operations {
                      *       "name": "v412",
                      *       "kind": "install",
                      *       "at": "2026-11-17T14:00:00Z",
-                     *       "of": null
+                     *       "of": null,
+                     *       "label": null
                      *     }
                      */
                     "application/json": components["schemas"]["VersionReply"];
@@ -3921,7 +4172,8 @@ export interface operations {
                      *       "name": "v412",
                      *       "kind": "install",
                      *       "at": "2026-11-17T14:00:00Z",
-                     *       "of": null
+                     *       "of": null,
+                     *       "label": null
                      *     }
                      */
                     "application/json": components["schemas"]["VersionReply"];
@@ -4050,6 +4302,124 @@ export interface operations {
             };
         };
     };
+    compare_versions: {
+        parameters: {
+            query?: {
+                other?: string;
+                last?: number;
+            };
+            header?: never;
+            path: {
+                space: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "version": "autumn",
+                     *       "other": "present",
+                     *       "decisions": 100,
+                     *       "other_arm": 0.07,
+                     *       "distance": 0.09,
+                     *       "rewards": [
+                     *         5000,
+                     *         1873
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["ComparisonReply"];
+                };
+            };
+            /** @description No valid API key */
+            401: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key may not do this */
+            403: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description No such space; No such version */
+            404: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The request does not fit */
+            422: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Too many requests with this key */
+            429: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service is not ready */
+            503: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
     version_file: {
         parameters: {
             query?: never;
@@ -4096,6 +4466,314 @@ export interface operations {
                 };
             };
             /** @description No such space; No such version */
+            404: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The request does not fit */
+            422: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Too many requests with this key */
+            429: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service is not ready */
+            503: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    upload_version: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                space: string;
+                version: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/octet-stream": unknown;
+            };
+        };
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "name": "v412",
+                     *       "kind": "upload",
+                     *       "at": "2026-11-17T14:00:00Z",
+                     *       "of": null,
+                     *       "label": "autumn"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["VersionReply"];
+                };
+            };
+            /** @description The body is not JSON */
+            400: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description No valid API key */
+            401: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key may not do this */
+            403: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description No such space */
+            404: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description This was said before, otherwise */
+            409: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The body is too large */
+            413: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The body has another type */
+            415: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The request does not fit */
+            422: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description Too many requests with this key */
+            429: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service failed */
+            500: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The service is not ready */
+            503: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The disk is full */
+            507: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+        };
+    };
+    list_schemas: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                space: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done */
+            200: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "schemas": [
+                     *         {
+                     *           "since": "v1",
+                     *           "at": "2026-11-17T14:00:00Z",
+                     *           "dim": 12,
+                     *           "schema": {
+                     *             "context": {
+                     *               "hour": {
+                     *                 "type": "cyclic",
+                     *                 "period": 24
+                     *               }
+                     *             },
+                     *             "arm": {
+                     *               "price": {
+                     *                 "type": "number"
+                     *               },
+                     *               "kind": {
+                     *                 "type": "category",
+                     *                 "values": [
+                     *                   "hot",
+                     *                   "cold"
+                     *                 ]
+                     *               }
+                     *             },
+                     *             "crosses": [
+                     *               [
+                     *                 "hour",
+                     *                 "kind"
+                     *               ]
+                     *             ]
+                     *           }
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["SchemaReplies"];
+                };
+            };
+            /** @description No valid API key */
+            401: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description The key may not do this */
+            403: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description No such space */
             404: {
                 headers: {
                     /** @description The request's id. */
@@ -4599,6 +5277,7 @@ export interface operations {
                      *           "id": "1",
                      *           "version": "present",
                      *           "state": "done",
+                     *           "progress": 1,
                      *           "asked": "2026-11-17T14:00:00Z",
                      *           "decisions": 1204,
                      *           "values": [
@@ -4732,6 +5411,7 @@ export interface operations {
                      *       "id": "1",
                      *       "version": "present",
                      *       "state": "done",
+                     *       "progress": 1,
                      *       "asked": "2026-11-17T14:00:00Z",
                      *       "decisions": 1204,
                      *       "values": [
@@ -4888,6 +5568,7 @@ export interface operations {
                      *       "id": "1",
                      *       "version": "present",
                      *       "state": "done",
+                     *       "progress": 1,
                      *       "asked": "2026-11-17T14:00:00Z",
                      *       "decisions": 1204,
                      *       "values": [

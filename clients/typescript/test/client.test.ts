@@ -43,6 +43,17 @@ test("held decisions count when they are activated", async () => {
   assert.equal((await client.activate("typescript", held.id)).status, "accepted");
 });
 
+test("a space is frozen, returned to its first version and deleted", async () => {
+  await client.createSpace({ name: "old", dim: 2 });
+  const frozen = await client.changeSpace("old", { frozen: true });
+  assert.equal(frozen.settings["frozen"], true);
+  const [first] = await client.versions("old");
+  const back = await client.restore("old", first?.name ?? "");
+  assert.equal(back.of, first?.name);
+  assert.equal((await client.deleteSpace("old")).name, "old");
+  await assert.rejects(client.versions("old"), ServiceError);
+});
+
 test("problems are errors with their kind", async () => {
   await assert.rejects(client.decide("nowhere", { task: "t", arms }), (error: unknown) => {
     return error instanceof ServiceError && error.kind === "unknown-space";

@@ -88,7 +88,8 @@ class Group:
         if isinstance(asked, Prepared):
             return self._stage_decision(ticket, fold, asked)
         number = self._core.number_of(fold.number, asked.decision)
-        if not self._touch(fold, number if number is not None else decision_key(asked.decision)):
+        what = fold.number, number if number is not None else decision_key(asked.decision)
+        if what in self._touched:
             return False
         known = None if number is None else fold.memory.find(number)
         if known is None:
@@ -100,25 +101,21 @@ class Group:
             self._stage_reward(ticket, fold, asked, known)
         else:
             self._stage_activation(ticket, fold, asked, known)
-        return True
-
-    def _touch(self, fold: SpaceFold, what: object) -> bool:
-        """Tell whether no other request of this group is about the same decision."""
-        if (fold.number, what) in self._touched:
-            return False
-        self._touched.add((fold.number, what))
+        if self._staged and self._staged[-1].ticket is ticket:
+            self._touched.add(what)  # what is answered at once holds nobody up
         return True
 
     def _stage_decision(self, ticket: Ticket, fold: SpaceFold, asked: Prepared) -> bool:
         key = None
         if asked.id is not None:
             key = decision_key(asked.id)
-            if not self._touch(fold, key):
+            if (fold.number, key) in self._touched:
                 return False
             number = self._core.store.find_key(fold.number, key)
             if number is not None:
                 ticket.answer(self._again(number, asked))
                 return True
+            self._touched.add((fold.number, key))
         wait = fold.settings.wait
         until = None if wait is None else self._at + wait
         kind: Kind = "held" if asked.held else "decision"

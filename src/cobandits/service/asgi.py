@@ -1,7 +1,6 @@
 """From ASGI to calls and back: keys, limits, bodies, problems, request ids, measures.
 
-Deciding and rewarding go through here without a framework: per request it costs two thirds of
-what Starlette costs, and a quarter of FastAPI (docs/service.md).
+Plain decisions and rewards come here without ASGI, by service/protocol.py.
 """
 
 from __future__ import annotations
