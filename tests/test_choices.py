@@ -30,7 +30,7 @@ from cobandits.datasets import (
 from cobandits.datasets.real import cracker
 from cobandits.environments.choices import Choices
 from cobandits.errors import ConfigurationError, DataError
-from cobandits.policies import Random, Ridge
+from cobandits.policies import Random, Ridge, Shared
 from cobandits.simulate import simulate
 
 ROWS = {  # the rows of a request need not be together, nor its arms in one order
@@ -398,3 +398,11 @@ def test_one_source_must_be_given(tmp_path: Path) -> None:
         Choices(data="yogurt", reward="price")
     assert Choices(file=written(tmp_path)).n_tasks == 2
     assert Choices(data="cracker").choices is datasets.cracker()
+
+
+def test_a_step_that_is_too_long_to_be_factorised_is_shortened() -> None:
+    """Of the fit of the prior: on this table the first step of a refit once ended the play."""
+    environment = Choices(data="catsup")
+    policy = Shared(dim=environment.dim, n_tasks=environment.n_tasks)
+    trace = simulate(policy, environment, environment.n_rounds, 7, trial=2)
+    assert np.isfinite(trace.regret).all()

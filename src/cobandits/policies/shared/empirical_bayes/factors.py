@@ -133,11 +133,18 @@ def fit_factors(problem: Problem, start: Factors) -> Factors:
     if not L.shape[1]:
         return fit_isotropic(likelihood, start, noise=noise)
     unit, shape = np.sqrt(scale / p), L.shape
+    seen: list[float] = []  # values, from the start on
 
     def objective(numbers: Doubles) -> tuple[float, Doubles]:
         L, log_noise = numbers[:-1].reshape(shape) * unit, float(numbers[-1])
-        value, gradient, in_noise = likelihood.value(L, log_noise)
+        try:
+            value, gradient, in_noise = likelihood.value(L, log_noise)
+        except np.linalg.LinAlgError:  # a step too long to be factorised: a shorter one is tried
+            if not seen:
+                raise
+            return seen[0] + config.TOO_LONG * (1 + abs(seen[0])), np.zeros_like(numbers)
         value += 0.5 * precision * float((L**2).sum())
+        seen.append(value)
         gradient = (gradient + precision * L) * unit
         return value, np.append(gradient.ravel(), in_noise)
 
