@@ -59,7 +59,7 @@ class DaskNodes:
     """Shards as futures, each pinned to a worker, its home.
 
     A call goes to the shards' workers as a message each, outside of Dask's scheduling of tasks: a
-    fifth of the CPU time of a task per shard. If a home is lost, Dask makes its shard again from
+    third of the CPU time of a task per shard. If a home is lost, Dask makes its shard again from
     the recipe on another worker at once, and only that shard is asked again; if there was no
     other worker, the shard gets a new home as soon as one joins.
 
