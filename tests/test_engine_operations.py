@@ -22,15 +22,21 @@ from cobandits.engine import (
     Category,
     ConflictError,
     Decide,
+    Decision,
     Engine,
     Number,
+    Reward,
+    Rewarded,
     Schema,
     Space,
+    UnknownDecisionError,
     UnknownSpaceError,
     UnknownVersionError,
 )
 from cobandits.engine import engine as engine_module
 from cobandits.engine.encoding import prepared
+from cobandits.engine.group import Group
+from cobandits.engine.jobs import Ticket
 from cobandits.engine.learner import policy_bytes
 from cobandits.engine.retention import erase_events
 from cobandits.errors import DataError
@@ -316,3 +322,31 @@ def test_a_request_from_json_needs_no_second_reading(arms: list[dict[str, Any]],
         return
     for one, other in zip(*found, strict=True):
         assert np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
+
+
+def test_the_same_request_many_times_is_answered_in_few_groups(tmp_path: Path) -> None:
+    """A batch of repetitions must not keep the engine's thread busy for as many turns."""
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", dim=2)
+        arms = [{"features": [1.0, 0.0]}]
+        made = space.decide("a", arms=arms, id="one")
+        groups = 0
+        run = Group.run
+
+        def counted(self: Group, tickets: Any) -> list[Ticket]:
+            nonlocal groups
+            groups += 1
+            return run(self, tickets)
+
+        with patch.object(Group, "run", counted):
+            again = space.ask([Decide(task="a", arms=arms, id="two")] * 100)
+            unknown = space.ask([Reward(decision="none", value=1.0)] * 100)
+            rewards = space.ask([Reward(decision=made.id, value=1.0)] * 100)
+        assert [isinstance(one, Decision) and one.repeated for one in again] == [False] + [
+            True
+        ] * 99
+        assert all(isinstance(one, UnknownDecisionError) for one in unknown)
+        statuses = [one.status for one in rewards if isinstance(one, Rewarded)]
+        assert statuses == ["accepted"] + ["repeated"] * 99
+        assert groups <= 6
+        assert engine.verify().ok
