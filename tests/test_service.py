@@ -206,6 +206,18 @@ def test_settings_change_and_spaces_conflict(service: Running) -> None:
     assert service.send("PATCH", "/v1/spaces/teas", b'{"floor": 2}').kind == "invalid-request"
 
 
+def test_a_space_of_clicks_refuses_other_rewards(service: Running) -> None:
+    space = {**VECTORS, "name": "clicks", "reward_kind": "binary"}
+    assert service.post("/v1/spaces", space).json["settings"]["reward_kind"] == "binary"
+    asked = {"task": "t", "arms": [ARM, OTHER]}
+    decision = service.post("/v1/spaces/clicks/decisions", asked).json
+    path = f"/v1/spaces/clicks/decisions/{decision['id']}/rewards"
+    refused = service.post(path, {"value": 0.5})
+    assert (refused.status, refused.kind) == (422, "invalid-request")
+    assert "reward_kind='binary'" in refused.json["detail"]
+    assert service.post(path, {"value": 1}).json["status"] == "accepted"
+
+
 # ---- Keys
 
 

@@ -795,6 +795,11 @@ export interface components {
              * @enum {unknown}
              */
             rewards?: "first" | "last" | "sum";
+            /**
+             * @description What rewards are: clicks are `binary`; `auto` looks at them.
+             * @enum {unknown}
+             */
+            reward_kind?: "auto" | "binary" | "count" | "gaussian" | "robust";
             /** @enum {unknown} */
             explore?: "always" | "needed" | "never" | "ucb";
             /**

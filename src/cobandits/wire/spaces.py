@@ -160,6 +160,13 @@ class CreateSpace(ChangeSpace, frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
+    reward_kind: (
+        Annotated[
+            Literal["auto", "gaussian", "robust", "binary", "count"],
+            Meta(description="What rewards are: clicks are `binary`; `auto` looks at them."),
+        ]
+        | UnsetType
+    ) = UNSET
     explore: Literal["needed", "always", "never", "ucb"] | UnsetType = UNSET
     on_change: (
         Annotated[
