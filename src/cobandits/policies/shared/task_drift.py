@@ -51,7 +51,8 @@ class TaskDrift:
     ``s`` count ``min(1, m / s)`` times. The moments are those of increments of all tasks that had
     no evidence before, so a change adds one to them at most.
 
-    What errors change is kept beside the table until :meth:`write` or :meth:`written`.
+    What the last errors changed is kept beside the table, and written into it with the next ones.
+    So a state that is not taken leaves the one before it as it was.
     """
 
     table: Doubles  # (room, columns): evidence, rewards since it was 0, their squared errors, ...
@@ -77,7 +78,7 @@ class TaskDrift:
         which the same theta predicts, only the first count.
         """
         touched, index = np.unique(places, return_inverse=True)
-        rows, moments = self.table[touched], self.moments
+        rows, moments = self.write().table[touched], self.moments
         turn = turns(places)
         for n in range(min(int(turn.max(initial=-1)) + 1, change_config.TASK_PATIENCE)):
             some = np.flatnonzero(turn == n)  # each task once
@@ -86,15 +87,15 @@ class TaskDrift:
             moments = _with_gains(moments, gains)
         return replace(self, moments=moments, update=_Update(touched, rows))
 
-    def write(self) -> TaskDrift:
-        """Return the test with what errors changed in its table, in place."""
-        if self.update is not None:
-            self.table[self.update.places] = self.update.rows
-        return replace(self, update=None)
-
     def written(self) -> TaskDrift:
         """Return the same with a table of its own."""
         return replace(self, table=self.table.copy()).write()
+
+    def write(self) -> TaskDrift:
+        """Write what errors changed into the table: it says the same before and after."""
+        if self.update is not None:
+            self.table[self.update.places] = self.update.rows
+        return replace(self, update=None)
 
     def reset(self, places: Codes) -> TaskDrift:
         """Return the test with nothing known of some tasks, of those that last had errors."""
@@ -138,7 +139,8 @@ class TaskDrift:
 
     def saved(self, n_tasks: int) -> Part:
         """Return what a checkpoint holds of the first tasks."""
-        return Part({}, {"table": self.table[:n_tasks], "moments": self.moments})
+        table = self.written().table[:n_tasks]
+        return Part({}, {"table": table, "moments": self.moments})
 
     @classmethod
     def read(cls, reader: Reader, *, n_tasks: int) -> TaskDrift:

@@ -52,7 +52,6 @@ def absorb(state: State) -> State:
     if following.posteriors is not None:
         set_restarted(following.posteriors, restarts)
     _relearn_grown(following, news.tasks)
-    following.task_drift = following.task_drift.write()
     return following
 
 
