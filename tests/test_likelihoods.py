@@ -383,6 +383,17 @@ def test_outliers_are_counted_by_their_median() -> None:
     assert n_outliers(np.ones(1), np.ones(1), np.ones(1)) == 0
 
 
+def test_rewards_of_few_values_have_no_outliers() -> None:
+    """Most are right and some wrong, with a little noise; or few buy, for any price."""
+    rng = np.random.default_rng(1)
+    predicted = 1 + 0.1 * rng.standard_normal(2000)
+    right = np.where(rng.random(2000) < 0.03, 0.0, 1.0) + 0.001 * rng.standard_normal(2000)
+    bought = np.where(rng.random(2000) < 0.02, rng.gamma(2, 10, 2000), 0.0)
+    expected = np.full(2000, 0.01)
+    assert n_outliers((right - predicted) ** 2, expected, right) == 0
+    assert n_outliers((bought - (predicted - 0.9)) ** 2, expected, bought) == 0
+
+
 @pytest.mark.parametrize(
     ("outcome", "found"),
     [("outliers", "robust"), ("heavy-tails", "robust"), ("gaussian", "gaussian")],

@@ -284,17 +284,17 @@ def n_outliers(squares: Doubles, expected: Doubles, rewards: Doubles) -> int:
     """Return how many errors are far beyond what their median tells, and the rewards' own spread.
 
     While tasks are learned, errors differ by task and arm as if they had tails; but they are no
-    larger than what rewards differ by.
+    larger than what rewards differ by. If most rewards differ by less than predictions err, they
+    are of few values, as where most are 1 and some 0, or few buy: then none is an outlier.
 
-    Parameters
-    ----------
-    squares, expected, rewards : (m,)
-        Squared errors, the expected ones, and the rewards that were predicted.
+    ``squares``, ``expected`` and ``rewards``, (m,), are of the same predictions.
     """
     if len(squares) < reward_config.FEWEST_OUTLIERS:
         return 0
     ratios = squares / expected
     usual = np.median(ratios) / _MEDIAN_SQUARE
     spread = np.median((rewards - np.median(rewards)) ** 2) / _MEDIAN_SQUARE
+    if np.median(squares) > spread * _MEDIAN_SQUARE:
+        return 0
     far = (ratios > reward_config.OUTLIER_RATIO_SQUARED * usual) & (squares > spread)
     return int(np.count_nonzero(far))
