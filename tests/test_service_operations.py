@@ -82,10 +82,9 @@ def test_a_version_goes_out_and_comes_back(service: Running, client: Client) -> 
     found = client.upload("target", "autumn", content)
     assert (found.kind, found.label) == ("upload", "autumn")
     assert client.upload("target", "autumn", content).name == found.name
+    Shared(dim=2, labels=True).save(other := io.BytesIO())
     with pytest.raises(ServiceError, match="another file"):
-        client.upload(
-            "target", "autumn", client.download("source", client.versions("source")[0].name)
-        )
+        client.upload("target", "autumn", other.getvalue())
     assert client.download("target", "autumn") == content
     played(client, "target", 5)
     compared = client.compare("target", "autumn")
