@@ -212,12 +212,13 @@ def test_a_theta_within_the_shared_directions_is_all_shared_and_one_outside_all_
     assert [explain(posteriors, counts, task).shared for task in (0, 1)] == pytest.approx([1, 0])
 
 
-def test_related_tasks_share_nearly_all_and_unrelated_ones_nothing() -> None:
+def test_related_tasks_share_nearly_all_and_unrelated_ones_hardly_anything() -> None:
+    """The mean counts as shared: of 60 unrelated thetas, its square is 1/60 of theirs by chance."""
     related, unrelated = (played(unrelated=flag).explain_all() for flag in (False, True))
     assert related.rank == 2
     assert related.shared.min() > 0.9
     assert unrelated.rank == 0
-    assert unrelated.shared.max() == 0
+    assert unrelated.shared.max() < 1 / 60
 
 
 def test_a_task_with_the_same_theta_is_the_nearest() -> None:

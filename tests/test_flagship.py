@@ -19,6 +19,7 @@ from benchmarks.flagship.page import Part, markdown, notes_on, regret_table, tar
 from benchmarks.flagship.sections import Scale
 from benchmarks.report import Table, Target
 from cobandits import policies
+from cobandits.datasets import REAL
 from cobandits.environments import Synthetic
 from cobandits.environments.choices import Choices
 from cobandits.policies import GlobalRidge, Shared, SubspaceOracle
@@ -346,7 +347,7 @@ def test_mnist_plays_with_what_was_best_on_fewer_rounds() -> None:
 def test_real_data_are_played_whole_against_tuned_rivals() -> None:
     imagined = Imagined()
     real.real(imagined, Scale())
-    assert len(imagined.commands) == 2 * 4
+    assert len(imagined.commands) == 2 * len(REAL)
     assert str(imagined.commands["real-movielens-svd-others"]) == (
         "cobandits simulate --env choices --data movielens-svd --trials 5 --seed 7 --tune "
         "--policy ridge --policy thompson --policy linucb --policy global --policy global-own "
@@ -396,6 +397,19 @@ def test_only_the_whole_scale_writes_the_documentation(
     assert not (tmp_path / tool.PAGE).exists()
     tool.main([])
     assert (tmp_path / tool.PAGE).exists()
+
+
+def test_a_page_of_its_own_has_all_sections_where_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def some(kept: Kept, scale: Scale) -> Part:
+        raise NotRunError("Not run yet.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tool, "SECTIONS", {"one": some, "other": some})
+    tool.main(["--page", "all.md"])
+    text = (tmp_path / "all.md").read_text(encoding="utf-8")
+    assert all(f"benchmarks.flagship {name}`" in text for name in ("one", "other"))
 
 
 def test_a_section_that_is_not_there_is_refused() -> None:

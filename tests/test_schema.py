@@ -145,6 +145,14 @@ def test_a_schema_is_json_and_back() -> None:
         ({"arm": {"a": {"type": "number"}}, "more": 1}, ["unknown more"]),
         ({"arm": {"a": {"type": "number"}}, "version": 2}, ["version 2"]),
         ({"arm": {}}, ["at least one field"]),
+        (
+            {"arm": {"a": {"type": "number", "missing": "error", "usual": [1, 2]}}},
+            ["a: usual must be 1 finite numbers", "got [1, 2]"],
+        ),
+        (
+            {"arm": {"a": {"type": "number", "missing": "error", "usual": [float("nan")]}}},
+            ["a: usual", "got [nan]"],
+        ),
         ({"arm": {"a": {"type": "flag"}}, "crosses": [["a", "z"]]}, ["cross", "z"]),
         ({"arm": {"a": {"type": "flag"}}, "context": {"a": {"type": "flag"}}}, ["alike: a"]),
     ],
@@ -309,6 +317,20 @@ def test_one_day_tells_which_comes_first_in_a_whole_column() -> None:
     assert np.ptp(again.encode(later), axis=0).max() == 0
     american = [f"{text[3:6]}{text[:3]}2025" for text in days]
     np.testing.assert_array_equal(Schema.infer({"day": american}).encode({"day": american}), same)
+
+
+def test_days_of_the_number_of_their_month_are_read() -> None:
+    same = {"day": ["1/1/2025", "5/5/2025"] * 20}
+    iso = {"day": ["2025-01-01", "2025-05-05"] * 20}
+    np.testing.assert_array_equal(Schema.infer(same).encode(same), Schema.infer(iso).encode(iso))
+    with pytest.raises(DataError, match="from dates such as '3/4/2025'"):
+        infer_fields({"day": ["2025-01-01", "1/1/2025", "3/4/2025"] * 20}, dates=["day"])
+
+
+def test_vectors_are_not_written_where_they_do_not_fit() -> None:
+    schema = Schema(arm={"a": Number(missing="error")})
+    with pytest.raises(DataError, match=r"out must be of shape \(2, 1\), got \(2, 3\)"):
+        schema.encode({"a": [1, 2]}, out=np.empty((2, 3)))
 
 
 def test_dates_that_could_be_two_are_refused() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from cobandits.errors import DataError, UnknownTaskError
 from cobandits.tasks import TaskData, TaskRows, TaskStatistics
+from cobandits.tasks.checks import encoded
 from cobandits.tasks.held import HeldTasks
 from tests.support import Floats, drawn, flat, parts
 
@@ -230,6 +232,22 @@ def test_adding_is_cheap(joins: list[int]) -> None:
     assert not joins
     assert len(data.rows) == max(joins) == data.n_rows == 1000
     assert data.counts.tolist() == [143] * 6 + [142]
+
+
+class Looked(dict[Hashable, int]):
+    """Known labels that can be looked up, and not walked over."""
+
+    def __iter__(self) -> Iterator[Hashable]:
+        raise AssertionError("all labels were walked over")
+
+    def keys(self) -> Any:
+        raise AssertionError("all labels were walked over")
+
+
+def test_labels_become_numbers_without_a_walk_over_all_known_ones() -> None:
+    codes, fresh = encoded(["b", "x", "b", "y", "x"], 5, Looked(a=0, b=1, c=2))
+    assert codes.tolist() == [1, 3, 1, 4, 3]
+    assert fresh == ["x", "y"]
 
 
 def test_asking_for_the_number_of_rows_brings_nothing_together(joins: list[int]) -> None:

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     began = perf_counter()
     parts: dict[str, Part | str] = {}
     days: set[str] = set()
-    for name in told.sections if told.page else SECTIONS:
+    for name in (told.sections or SECTIONS) if told.page else SECTIONS:
         asked = name in (told.sections or SECTIONS)
         kept = Kept(FOLDER, jobs=told.jobs, cluster=told.cluster, may_run=asked)
         parts[name] = _part(name, kept, scale)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ class Conservative:
             )
         self.policy, self.alpha, self.confidence = policy, float(alpha), float(confidence)
         self._sums: dict[Hashable, Doubles] = {}  # z by task, with the intercept, (d + 1,)
+        self._lock = Lock()
 
     def decide(
         self, tasks: ArrayLike, arms: ArrayLike, rng: np.random.Generator, *, baseline: ArrayLike
@@ -78,16 +80,31 @@ class Conservative:
         offers = np.asarray(check_shape(arms, len(asked), self.policy.dim), np.float64)
         usual = self._check_baseline(baseline, offers)
         chances = np.asarray(self.policy.probabilities(tasks, offers), np.float64)
+        with self._lock:
+            chosen, found, counted = self._chosen(asked, offers, usual, chances, rng)
+            self._sums |= counted  # all of them, or none if one could not be made
+        return Decisions(chosen=chosen, probabilities=found, policy="conservative")
+
+    def _chosen(
+        self,
+        asked: NDArray[Any],
+        offers: Doubles,
+        usual: Codes,
+        chances: Doubles,
+        rng: np.random.Generator,
+    ) -> tuple[Codes, Doubles, dict[Hashable, Doubles]]:
+        """Return the chosen arms and their probabilities, (m,), and z of the tasks with them."""
         chosen, found, turn = np.empty(len(asked), np.int64), np.empty(len(asked)), _turns(asked)
+        counted = {task: self._sums[task] for task in asked.tolist() if task in self._sums}
         for n in range(int(turn.max(initial=-1)) + 1):
             some = np.flatnonzero(turn == n)  # each task once, as each decision counts for the next
-            sums = self._sums_with(asked[some], offers[some], usual[some])
+            sums = self._sums_with(counted, asked[some], offers[some], usual[some])
             safe = self._is_safe(asked[some], sums, usual[some])
             shares = _moved(chances[some], safe, usual[some])
             chosen[some], found[some] = draw(shares, rng)
             for i, task in enumerate(asked[some].tolist()):
-                self._sums[task] = sums[i, chosen[some][i]]
-        return Decisions(chosen=chosen, probabilities=found, policy="conservative")
+                counted[task] = sums[i, chosen[some][i]]
+        return chosen, found, counted
 
     def learn(
         self, tasks: ArrayLike, arms: ArrayLike, decisions: Decisions, rewards: ArrayLike
@@ -99,7 +116,7 @@ class Conservative:
         """Return the baseline's arms, (m,), or refuse them."""
         given = np.asarray(baseline)
         m, K = arms.shape[:2]
-        if given.shape != (m,) or given.dtype.kind not in "iu":
+        if given.shape != (m,) or (m and given.dtype.kind not in "iu"):
             raise DataError(
                 f"baseline must be the number of an arm for each of {m} requests, got shape "
                 f"{given.shape} of type {given.dtype}"
@@ -111,11 +128,17 @@ class Conservative:
             )
         return given.astype(np.int64)
 
-    def _sums_with(self, tasks: NDArray[Any], arms: Doubles, usual: Codes) -> Doubles:
+    def _sums_with(
+        self,
+        counted: Mapping[Hashable, Doubles],
+        tasks: NDArray[Any],
+        arms: Doubles,
+        usual: Codes,
+    ) -> Doubles:
         """Return z of each task with each of its arms added, (m, K, d + 1)."""
         m, K, d = arms.shape
         rows = np.concatenate([arms, np.ones((m, K, 1))], axis=2)
-        before = np.stack([self._sums.get(t, np.zeros(d + 1)) for t in tasks.tolist()])
+        before = np.stack([counted.get(t, np.zeros(d + 1)) for t in tasks.tolist()])
         lost = (1 - self.alpha) * rows[np.arange(m), usual]
         return np.asarray(rows + (before - lost)[:, None])
 
@@ -129,9 +152,8 @@ class Conservative:
         """
         n = sums[:, 0, -1] / self.alpha
         failing = (1 - self.confidence) * 6 / (np.pi * n) ** 2
-        lower, _ = self.policy.bounds(
-            tasks, sums[..., :-1] / sums[..., -1:], confidence=1 - failing
-        )
+        sure = np.minimum(1 - failing, np.nextafter(1, 0))  # after many decisions it rounds to 1
+        lower, _ = self.policy.bounds(tasks, sums[..., :-1] / sums[..., -1:], confidence=sure)
         safe = lower >= 0
         safe[np.arange(len(usual)), usual] = True
         return np.asarray(safe)

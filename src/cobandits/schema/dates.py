@@ -66,13 +66,15 @@ def parsed(text: str, order: Order | None = None) -> datetime.datetime | None:
 def day_or_month_first(texts: Iterable[str]) -> Order | Literal["unclear"] | None:
     """Return what comes first in dates such as 31/12/2025; None if there are none of this form.
 
-    One number above 12 tells it for all. ``"unclear"`` if there is none, or one in each place.
+    One number above 12 tells it for all. ``"unclear"`` if there is none, or one in each place. A
+    day of the same number as its month is the same date either way, and says nothing.
 
     >>> day_or_month_first(["1/2/2025", "31/1/2025"]), day_or_month_first(["1/2/2025"])
     ('day', 'unclear')
     """
     found = [m for m in map(_NUMBERS.fullmatch, (text.strip() for text in texts)) if m]
     pairs = {(int(m["one"]), int(m["two"])) for m in found if m["mark"] != "."}
+    pairs = {(one, two) for one, two in pairs if one != two}
     if not pairs:
         return None
     day, month = (any(pair[place] > 12 for pair in pairs) for place in (0, 1))

@@ -242,9 +242,10 @@ def _order(name: str, values: Values, problems: Problems) -> Order | None:
     texts = {cell for cell in values.present if isinstance(cell, str)}
     found = day_or_month_first(texts)
     if found == "unclear":
+        shown = min(text for text in texts if day_or_month_first([text]) is not None)
         problems.add(
             name,
-            f"whether days or months come first cannot be told from dates such as {min(texts)!r}; "
+            f"whether days or months come first cannot be told from dates such as {shown!r}; "
             "write them as 2025-01-31, or name the column with --categorical",
         )
         return "day"  # so that this is the only problem

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.errors import ConfigurationError
+from cobandits.errors import ConfigurationError, DataError
 from cobandits.schema.base import Field
 from cobandits.schema.fields import KINDS
 from cobandits.schema.inference import infer_fields
@@ -66,6 +66,12 @@ class Schema:
             if unknown:
                 raise ConfigurationError(
                     f"a cross names two fields, got {pair}; there are: {', '.join(self.fields)}"
+                )
+        for name, one in self.fields.items():
+            if one.usual and (len(one.usual) != one.width or not np.isfinite(one.usual).all()):
+                raise ConfigurationError(
+                    f"{name}: usual must be {one.width} finite numbers, one per column, or none, "
+                    f"got {list(one.usual)}"
                 )
         if not self.names:
             raise ConfigurationError("a schema needs at least one field of an arm, or a cross")
@@ -143,6 +149,8 @@ class Schema:
         problems, parts, last = Problems(), {}, 0
         columns, n = self._columns(rows, context, problems)
         encoded = np.empty((n, self.dim)) if out is None else out
+        if encoded.shape != (n, self.dim):
+            raise DataError(f"out must be of shape {(n, self.dim)}, got {encoded.shape}")
         for name, one in self.fields.items():
             count = len(columns[name].cells)
             first, last = last, last + one.width if name in self.arm else last

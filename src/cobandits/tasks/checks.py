@@ -63,10 +63,12 @@ def encoded(
     if len(values) != n_rows:
         raise DataError(f"{len(values)} task labels for {n_rows} rows; give one label per row")
     try:
-        fresh = [label for label in dict.fromkeys(values) if label not in known]
+        different = dict.fromkeys(values)  # of these rows alone: there may be many known ones
+        fresh = [label for label in different if label not in known]
+        code_of = {label: known[label] for label in different if label in known}
     except TypeError as error:
         raise DataError(f"task labels must be hashable: {error}") from error
     if any(is_nan(label) for label in fresh):
         raise DataError("a task label is NaN; drop those rows or give them a label")
-    code_of = {**known, **{label: len(known) + i for i, label in enumerate(fresh)}}
+    code_of |= {label: len(known) + i for i, label in enumerate(fresh)}
     return np.fromiter(map(code_of.__getitem__, values), np.int64, n_rows), fresh

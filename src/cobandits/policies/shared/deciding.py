@@ -99,15 +99,18 @@ def bounds(
 ) -> tuple[Floats, Floats]:
     """Return the least and the largest expected rewards of arms, (m, K), in confidence sets.
 
-    ``confidence``, (m, 1) or (1, 1), has the probabilities of the sets.
+    ``confidence``, (m, 1) or (1, 1), has the probabilities of the sets. These have as many
+    dimensions as the posteriors, also where tasks share few directions.
     """
     posteriors = state.posteriors
     if posteriors is None:
         return np.full(arms.shape[:2], -np.inf), np.full(arms.shape[:2], np.inf)
     places = state.tasks.find(tasks)
     beliefs = posteriors.beliefs(places, arms)
-    dim, basis = _subspace(state, posteriors, arms)
-    width = confidence_radius(confidence, dim) * np.sqrt(beliefs.variances + basis)
+    basis = _subspace(state, posteriors, arms)[1]
+    width = confidence_radius(confidence, posteriors.weights.dim) * np.sqrt(
+        beliefs.variances + basis
+    )
     etas = beliefs.values + posteriors.thetas[places, -1:]
     return state.likelihood.mean(etas - width), state.likelihood.mean(etas + width)
 
@@ -116,8 +119,9 @@ def _subspace(state: State, posteriors: TaskPosteriors, arms: Floats) -> tuple[i
     """Return how many directions tasks share, and what is not known of these, as variances, (m, K).
 
     They are those of a typical arm, times how large an arm is. Where tasks share none, all
-    directions count, and there is nothing to learn of them. Values are those of rewards only where
-    the likelihood is Gaussian; else these variances are not known.
+    directions count, and there is nothing to learn of them. The set of so few dimensions is a
+    heuristic: it explores less than one that holds theta with the stated probability. Values are
+    those of rewards only where the likelihood is Gaussian; else these variances are not known.
     """
     prior = posteriors.prior
     if not prior.rank or state.likelihood.noise is not None:

@@ -8,14 +8,12 @@ and noise change nothing, however large: a new task cannot predict them either.
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.policies.gaussian import GaussianPosteriors
 from cobandits.policies.shared import change_config
 from cobandits.policies.shared.likelihoods import Likelihood, Working
 from cobandits.policies.shared.pending import Pending
@@ -47,7 +45,7 @@ def restarted_tasks(state: State, news: Pending) -> list[Restart]:
         if rows is None:
             continue
         assert state.posteriors is not None
-        fresh = _new_tasks(state.posteriors, 1)
+        fresh = state.posteriors.fresh(1)
         squares, _ = learn_rewards(state.likelihood, fresh, np.zeros(len(rows), np.int64), rows)
         if squares.sum() < change_config.RESTART_SHARE * state.task_drift.squares(one)[0]:
             found.append(Restart(place, rows, fresh))
@@ -122,16 +120,6 @@ def _latest_rows(state: State, news: Pending, place: int, n: int) -> Doubles | N
     found = rows / rows[:, -2:-1]
     found[:, -1] = state.likelihood.recovered(Working(found[:, -1].copy(), rows[:, -2] ** 2))
     return np.asarray(found)
-
-
-def _new_tasks(posteriors: TaskPosteriors, n_tasks: int) -> TaskPosteriors:
-    """Return posteriors of tasks without rewards, under the same prior."""
-    fresh = copy.copy(posteriors)
-    fresh.thetas = np.tile(posteriors.prior.theta, (n_tasks, 1))
-    noise = posteriors.batch.noise + posteriors.basis.residual_variance
-    fresh.noises = np.full(n_tasks, noise)
-    fresh.weights = GaussianPosteriors(n_tasks=n_tasks, dim=posteriors.weights.dim, ridge=1.0)
-    return fresh
 
 
 def _reweighted(likelihood: Likelihood, store: RowStore, found: list[Restart]) -> RowStore:

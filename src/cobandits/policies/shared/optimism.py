@@ -1,9 +1,11 @@
 """Confidence sets of the tasks' thetas, and optimism in the face of uncertainty (UCB).
 
 A task's posterior is Gaussian, so the set of thetas that holds the true one with a given
-probability is an ellipsoid around its mean. In a subspace of r dimensions its radius is the root of
-a quantile of the chi-square distribution with r degrees of freedom, in units of the posterior's
-standard deviation: along every arm at once, whatever arms are asked for.
+probability is an ellipsoid around its mean. In r dimensions its radius is the root of a quantile of
+the chi-square distribution with r degrees of freedom, in units of the posterior's standard
+deviation: along every arm at once, whatever arms are asked for. Bounds take r to be the dimensions
+of the posterior. Optimism takes those that tasks share, a heuristic: its sets are narrower, and
+hold the truth of all arms less often than they say.
 """
 
 from __future__ import annotations

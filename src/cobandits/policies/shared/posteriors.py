@@ -138,6 +138,14 @@ class TaskPosteriors:
         self.weights.grow(n_tasks)
         self.thetas, self.noises = thetas, noises
 
+    def fresh(self, n_tasks: int) -> TaskPosteriors:
+        """Return posteriors of so many tasks without rewards, under the same prior."""
+        found = copy.copy(self)
+        found.thetas = np.tile(self.prior.theta, (n_tasks, 1))
+        found.noises = np.full(n_tasks, self._prior_noise)
+        found.weights = GaussianPosteriors(n_tasks=n_tasks, dim=self.weights.dim, ridge=1.0)
+        return found
+
     def copy(self) -> TaskPosteriors:
         """Return a copy that later learning does not change."""
         twin, twin_posteriors = copy.copy(self), copy.copy(self.weights)
