@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -17,6 +18,8 @@ from cobandits.policies import Shared
 from cobandits.policies.shared import config
 from cobandits.policies.shared.change import OnChange, return_evidence
 from cobandits.policies.shared.drift import DriftDetector
+from cobandits.policies.shared.transitions import undone
+from tests.shared_states import state_of
 
 Doubles = NDArray[np.float64]
 
@@ -105,6 +108,18 @@ def test_a_change_can_be_undone(tmp_path: Path) -> None:
     assert play(policy, 10, seed=2) < 2
     with pytest.raises(ConfigurationError, match="nothing to return to"):
         policy.undo_change()
+
+
+def test_changes_of_tasks_that_came_later_are_undone_too(tmp_path: Path) -> None:
+    """The state that is returned to has no place for them."""
+    policy, twin = played(), Shared(dim=D, n_tasks=T)
+    play(policy, 3, seed=1, constant=50.0)
+    before = undone(replace(state_of(policy), task_changes=((5, 0), (9, T))))
+    assert before is not None
+    twin.restore(before)
+    assert twin.task_changes == ((5, 0),)
+    twin.save(tmp_path / "policy")
+    assert Shared.load(tmp_path / "policy").task_changes == ((5, 0),)
 
 
 def test_an_alert_changes_nothing_of_what_is_learned(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from cobandits.decisions import Decisions
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.policies.base import Policy
+from cobandits.policies.shared.holding import Held
 from cobandits.policies.shared.likelihoods import Rewards, check_admitted
 from cobandits.policies.shared.state import Refit, Snapshot, State, warn_of_changes
 from cobandits.policies.shared.transitions import absorb, refit
@@ -80,11 +81,22 @@ class LearningPolicy(Policy):
 
     def _observe(self, places: Codes, new: tuple[Hashable, ...], F: Doubles) -> None:
         """Learn rows ``[phi, 1, y]`` under the prior that there is."""
-        if self._state.must_absorb:
-            assert self._state.posteriors is not None
-            self._state.posteriors.check(F)  # before anything changes
-            self._take(absorb(self._state))
-        self._state.observe(places, new, F)
+        before = self._state
+        if not before.must_absorb:
+            before.observe(places, new, F)
+            return
+        assert before.posteriors is not None
+        before.posteriors.check(F)
+        before.grow(len(before.tasks) + len(new))
+        held = Held.of(before)
+        try:
+            following = absorb(before)
+            following.observe(places, new, F)
+        except BaseException:
+            held.put_back(before)
+            raise
+        self._state = following
+        warn_of_changes(following, before)
 
     def _with_intercept(self, rows: Floats, rewards: Floats) -> Doubles:  # [phi, 1, y]
         F = np.empty((len(rows), rows.shape[1] + 2))

@@ -20,6 +20,7 @@ from cobandits.policies.shared.empirical_bayes import HyperparameterSelector
 from cobandits.policies.shared.likelihoods import LIKELIHOODS
 from cobandits.policies.shared.mending import forgotten, set_restarted, watched
 from cobandits.policies.shared.pending import Pending
+from cobandits.policies.shared.posteriors import PosteriorPart, TaskPosteriors
 from cobandits.policies.shared.refitting import refitted, sorted_rows
 from cobandits.policies.shared.reward_kinds import decided, taken_for
 from cobandits.policies.shared.state import Refit, Snapshot, State
@@ -50,8 +51,9 @@ def absorb(state: State) -> State:
     following, restarts = watched(following, news)
     following = forgotten(following, restarts, news.tasks[:0])
     if following.posteriors is not None:
-        set_restarted(following.posteriors, restarts)
-    _relearn_grown(following, news.tasks)
+        parts = _relearned(following, following.posteriors, news.tasks)
+        set_restarted(following.posteriors, restarts)  # in place, now that nothing is left to fail
+        _set_relearned(following, following.posteriors, parts)
     return following
 
 
@@ -238,11 +240,12 @@ def undone(state: State) -> State | None:
     """Return the state from before the last change, None where there is none."""
     if state.before is None:
         return None
+    n_tasks = len(state.before.tasks)  # it does not know those that came later
     return replace(
         state.before,
         rewards=state.rewards,
         changes=(*state.changes, state.rewards),
-        task_changes=state.task_changes,
+        task_changes=tuple(one for one in state.task_changes if one[1] < n_tasks),
     )
 
 
@@ -256,17 +259,19 @@ def stored(snapshot: Snapshot) -> State:
     return sorted_rows(state)
 
 
-def _relearn_grown(state: State, tasks: Codes) -> None:
+def _relearned(state: State, posteriors: TaskPosteriors, tasks: Codes) -> list[PosteriorPart]:
     """Learn thetas in all directions where tasks have had many more rewards since last time."""
-    posteriors, store, counts = state.posteriors, state.store, state.counts
-    if posteriors is None or not posteriors.is_reduced:
-        return
+    if not posteriors.is_reduced:
+        return []
     enough = config.RELEARN_GROWTH * state.full_counts[tasks] + config.EXTRA_REWARDS
-    grown = np.unique(tasks[counts[tasks] > enough])
-    if len(grown):
-        slots = np.sort(store.slots[grown])
-        slots = slots[slots >= 0]
-        relearned, found = store.tasks[slots], list(posteriors.relearned(store, slots))
-        for part in found:  # in place, now that nothing is left to fail
-            posteriors.set_part(part)
-        state.full_counts[relearned] = counts[relearned]
+    grown = np.unique(tasks[state.counts[tasks] > enough])
+    slots = np.sort(state.store.slots[grown])
+    slots = slots[slots >= 0]
+    return list(posteriors.relearned(state.store, slots)) if len(slots) else []
+
+
+def _set_relearned(state: State, posteriors: TaskPosteriors, parts: list[PosteriorPart]) -> None:
+    """Set thetas that were learned in all directions, in place."""
+    for part in parts:
+        posteriors.set_part(part)
+        state.full_counts[part.tasks] = state.counts[part.tasks]
