@@ -236,6 +236,8 @@ class Group:
         assert isinstance(asked, Prepared)
         body = decision_body(asked.text, choice)
         event = Event(number, self._at, fold.number, kind, ref, until, value, asked.task, body)
+        if asked.schema is not fold.settings.schema:  # changed since: it is read from the event
+            return _Written(event, None, choice)
         return _Written(event, asked.phi[choice.arm].copy(), choice)  # of one arm, not of all
 
     def _answer(self, staged: _Staged, written: _Written) -> Answer:

@@ -22,7 +22,7 @@ from cobandits.schema import Schema, Vector
 
 __all__ = ["CHANGEABLE", "LEARNED", "VECTOR", "Settings", "microseconds"]
 
-Explore = Literal["needed", "always", "never"]
+Explore = Literal["needed", "always", "never", "ucb"]
 OnChange = Literal["adapt", "start-over", "alert"]
 Rewards = Literal["first", "sum", "last"]
 

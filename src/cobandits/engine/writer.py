@@ -221,11 +221,13 @@ class Writer:
             if content:
                 self.save(fold, fold.snapshot(content))
 
+        if self._refits.get(fold.number) is not token:  # rolled back, deleted, or installed
+            return
         try:
             event = self._next(fold, "install")
-            if self._refits.get(fold.number) is token:  # else it was rolled back, or is installed
+            if self._refits.get(fold.number) is token:  # else a batch in doubt has changed it
                 self.core.commit(Batch(events=[event]), installed)
-        except EngineError:
+        except StoreError:
             self._inbox.put(Command(lambda: self._install(fold, token, found, content)))
             time.sleep(_PAUSE / 10)  # the store is away
 

@@ -1,0 +1,86 @@
+"""What comes while something else is under way: the log still leads to the state."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cobandits.engine import Decide, Decision, Engine, Number, Schema, Space, refits
+from cobandits.engine.encoding import prepared
+from cobandits.engine.jobs import Job
+from cobandits.engine.writer import Writer
+
+ONE = Schema(arm={"p": Number()})
+TWO = Schema(arm={"p": Number(), "q": Number()})
+ARMS = [{"id": "a", "p": 1.0}, {"id": "b", "p": 2.0}]
+
+
+def played(space: Space, rounds: int, seed: int = 0) -> None:
+    rng = random.Random(seed)
+    for n in range(rounds):
+        arms = [{"features": [rng.gauss(0, 1), 1.0]} for _ in range(3)]
+        space.reward(space.decide(f"task {n % 4}", arms=arms).id, rng.random())
+
+
+def test_a_space_may_explore_by_confidence_sets(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", dim=2, explore="ucb", floor=0.1)
+        played(space, 50)
+        engine.settle()
+        assert space.policy().explore == "ucb"
+        assert engine.verify().ok
+
+
+def test_a_prior_of_a_space_that_was_deleted_comes_to_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, go_on, installed = threading.Event(), threading.Event(), list[object]()
+    here, install = refits._here, Writer._install
+
+    def slow(task: refits.Task) -> Any:
+        began.set()
+        assert go_on.wait(60)
+        return here(task)
+
+    def counted(self: Writer, *given: Any) -> None:
+        install(self, *given)
+        installed.append(given)
+
+    monkeypatch.setattr(refits, "_here", slow)
+    monkeypatch.setattr(Writer, "_install", counted)
+    with Engine.open(tmp_path / "a.db") as engine:
+        played(engine.space("s", dim=2), 45)
+        assert began.wait(60)
+        engine.delete("s")
+        go_on.set()
+        until = time.monotonic() + 60
+        while not installed and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.3)  # ten times as long as it takes to try again
+        assert len(installed) == 1
+        assert engine.verify().ok
+
+
+def test_a_request_that_was_encoded_by_an_earlier_schema_is_learned_by_the_present_one(
+    tmp_path: Path,
+) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", ONE)
+        space.reward(space.decide("t", arms=ARMS).id, 1.0)
+        engine.settle()
+        late = prepared(Decide(task="t", arms=ARMS), space.settings.schema)
+        space.relearn(schema=TWO)
+        job = Job(space._fold.number, [late])
+        space._writer.put(job)
+        (made,) = job.wait()
+        assert isinstance(made, Decision)
+        space.reward(made.id, 1.0)
+        space.reward(space.decide("t", arms=ARMS).id, 0.0)
+        engine.settle(20)
+        assert space.policy().rewards == 3
+        assert engine.verify().ok
