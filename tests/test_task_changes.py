@@ -20,7 +20,7 @@ from cobandits.policies.shared.mending import Restart, before_new
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.state import State
 from cobandits.policies.shared.task_drift import TaskDrift
-from cobandits.policies.shared.transitions import absorb, refit
+from cobandits.policies.shared.transitions import absorb, refit, stored
 from cobandits.policies.shared.working_rows import learn_rewards
 from tests.shared_states import content, made, state_of, write
 
@@ -299,6 +299,22 @@ def test_errors_that_are_not_tested_raise_nothing() -> None:
     found = absorb(replace(raised_state(), detector=DriftDetector()))
     assert not len(found.task_drift.raised)
     assert found.task_drift.evidence(np.array([0]))[0] > change_config.TASK_THRESHOLD
+
+
+def test_a_refit_leaves_new_rewards_of_a_dropped_task_to_be_learned() -> None:
+    """All rows since the onset are new, so it starts from the prior."""
+    policy = Shared(dim=D)
+    play(policy, WORLD, FIRST)
+    rounds = list(WORLD.rounds(2 * HALF, seed=0))[HALF : HALF + 8]
+    arms, tasks = np.concatenate([r.arms for r in rounds]), np.tile(np.arange(T), 8)
+    decided = policy.decide(tasks, arms, np.random.default_rng(0))
+    paid = np.concatenate([r.rewards for r in rounds])[np.arange(8 * T), decided.chosen]
+    snapshot = policy.snapshot(tasks, arms, decided, paid)
+    state = replace(snapshot.state, store=snapshot.state.store.drop(np.array([0])))
+    found = stored(replace(snapshot, state=state))
+    assert [place for _, place in found.task_changes] == [0]
+    assert found.posteriors is not None
+    np.testing.assert_array_equal(found.posteriors.thetas[0], found.posteriors.prior.theta)
 
 
 def test_a_dropped_task_that_starts_again_learns_new_rewards_once() -> None:
