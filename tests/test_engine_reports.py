@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,12 @@ from typer.testing import CliRunner
 from cobandits.cli.app import application
 from cobandits.engine import Category, Decision, Engine, Number, Past, Schema, Space
 from cobandits.engine.answers import decision_answer
+from cobandits.engine.report import changed_alone
 from cobandits.environments.replay import Replay
 from cobandits.errors import DataError
 from cobandits.log_tables import LogTable
+from cobandits.policies import Shared
+from tests.shared_states import made, state_of
 
 SCHEMA = Schema(arm={"price": Number(), "kind": Category(values=("hot", "cold"))})
 PAYS = {"tea": 1.0, "cola": 0.0, "soup": 0.5}
@@ -120,3 +124,13 @@ def test_nothing_to_report_yet(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nothing to write"):
         space.export(tmp_path / "log.parquet")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("on_change", "follows"), [("adapt", "it started again"), ("alert", "learning went on")]
+)
+def test_a_report_says_what_followed_a_change_of_one_task(on_change: str, follows: str) -> None:
+    policy = Shared(dim=2, on_change=on_change)  # type: ignore[arg-type]
+    policy.learn([4], np.ones((1, 1, 2)), made([0]), [1.0])
+    policy.restore(replace(state_of(policy), task_changes=((1, 0),)))
+    assert changed_alone(policy) == [f"task 4 changed after 1 rewards, and {follows}"]

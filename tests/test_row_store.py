@@ -370,3 +370,14 @@ def test_a_snapshot_shares_its_memory_with_the_store() -> None:
     later = store.added(tasks[:9], F[:9])
     assert np.shares_memory(later.flat[1], store.flat[1])
     assert not np.shares_memory(snapshot.added(tasks[:9], F[:9]).flat[1], store.flat[1])
+
+
+def test_the_latest_rows_keep_spare_memory() -> None:
+    """So that adding the next rows copies nothing."""
+    store = RowStore.empty(n_tasks=3, dim=1).added(np.array([0, 0, 1, 0]), np.ones((4, 3)))
+    store = store.with_room(50)
+    none = np.zeros(0, np.int64)
+    assert store.with_latest(none, none) is store
+    kept = store.with_latest(np.array([0]), np.array([1]))
+    assert kept.sizes.tolist() == [1, 1]
+    assert kept.added(np.full(50, 2), np.ones((50, 3))).row_buffer is kept.row_buffer

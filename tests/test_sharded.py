@@ -263,3 +263,18 @@ def test_tasks_are_dealt_evenly_and_always_alike() -> None:
     labels = np.fromiter([("Oslo", n) for n in range(4000)], object, 4000)
     assert np.bincount(shards_of(labels, 4)).min() > 900
     assert shards_of(labels[:6], 4).tolist() == shards_of(labels, 4)[:6].tolist()
+
+
+def test_a_task_that_changes_alone_is_named_by_its_shard() -> None:
+    rng, everyone = np.random.default_rng(0), np.arange(12)
+    policy, thetas = ShardedShared(dim=6, shards=2), rng.standard_normal((12, 6))
+    for n in range(90):
+        if n == 60:
+            thetas[0] *= -1
+        arms = rng.standard_normal((12, 3, 6))
+        made = policy.decide(everyone, arms, rng)
+        paid = (made.features(arms) * thetas).sum(axis=1) + 0.1 * rng.standard_normal(12)
+        policy.learn(everyone, arms, made, paid)
+    (shard,) = shards_of(np.array([0]), 2).tolist()
+    assert [change.task for change in policy.task_changes[shard]] == [0]
+    assert policy.changes == {}

@@ -15,11 +15,17 @@ from cobandits.environments import Synthetic
 from cobandits.errors import ModelFileError
 from cobandits.policies import Shared
 from cobandits.policies.shared import change_config, config
+from cobandits.policies.shared.drift import DriftDetector
+from cobandits.policies.shared.mending import Restart, before_new
+from cobandits.policies.shared.pending import Pending
+from cobandits.policies.shared.state import State
 from cobandits.policies.shared.task_drift import TaskDrift
-from cobandits.policies.shared.transitions import refit
-from tests.shared_states import content, write
+from cobandits.policies.shared.transitions import absorb, refit, stored
+from cobandits.policies.shared.working_rows import learn_rewards
+from tests.shared_states import content, made, state_of, write
 
 Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
 
 T, D, HALF = 12, 8, 60
 WORLD = Synthetic(dim=D, n_tasks=T, rank=2, noise_std=0.1, changed=1)
@@ -235,3 +241,94 @@ def test_changes_that_many_tasks_have_are_remembered_up_to_a_bound(
     policy = Shared(dim=D)
     play(policy, replace(WORLD, changed=4), WHOLE)
     assert len(policy.task_changes) == 2
+
+
+def learn(policy: Shared, tasks: Codes, X: Doubles, y: Doubles) -> None:
+    """Learn rewards of features, (m, d)."""
+    policy.learn(tasks, X[:, None], made(np.zeros(len(tasks), np.int64)), y)
+
+
+def settled(seed: int) -> tuple[Shared, np.random.Generator, Doubles]:
+    """Return a policy that knows 20 tasks, and their thetas, (20, 6)."""
+    rng = np.random.default_rng(seed)
+    thetas, policy = rng.standard_normal((20, 6)), Shared(dim=6, rewards="gaussian")
+    for _ in range(40):
+        X = rng.standard_normal((20, 6))
+        learn(policy, np.arange(20), X, (X * thetas).sum(axis=1) + 0.3 * rng.standard_normal(20))
+    return policy, rng, thetas
+
+
+def test_noise_in_a_long_batch_of_one_task_is_no_change() -> None:
+    """The rewards that errors are summed over are those that a new task predicts."""
+    for seed in range(6):
+        policy, rng, thetas = settled(seed)
+        X, stds = rng.standard_normal((100, 6)), np.full(100, 0.3)
+        stds[30:40] = 6.0
+        learn(policy, np.full(100, 3), X, X @ thetas[3] + stds * rng.standard_normal(100))
+        X = rng.standard_normal((20, 6))
+        learn(policy, np.arange(20), X, (X * thetas).sum(axis=1) + 0.3 * rng.standard_normal(20))
+        assert not policy.task_changes
+
+
+def test_rewards_after_the_patience_count_since_the_onset() -> None:
+    test = TaskDrift.none(2)
+    for _ in range(60):
+        test = test.after(np.arange(2), np.ones(2) * 0.5, np.ones(2), usual=USUAL).write()
+    long = change_config.TASK_PATIENCE + 25
+    squares = np.concatenate([np.full(long, 9.0), np.full(long, 0.01)])
+    test = test.after(np.repeat([0, 1], long), squares, np.ones(2 * long), usual=USUAL)
+    assert test.since(np.arange(2)).tolist() == [long, 0]
+    assert test.squares(np.arange(2)).tolist() == [9.0 * long, 0.0]
+
+
+def raised_state() -> State:
+    """Return a state in which the last errors raised task 0, with rewards pending."""
+    policy = Shared(dim=D)
+    play(policy, WORLD, slice(0, 50))
+    state = state_of(policy)
+    for _ in range(5):
+        test = state.task_drift.after(np.array([0]), np.array([1e6]), np.ones(1), usual=USUAL)
+        state = replace(state, task_drift=test)
+    assert state.task_drift.raised.tolist() == [0]
+    rows = np.column_stack([np.eye(D)[:2], np.ones(2), np.zeros(2)])
+    return replace(state, pending=[Pending(np.array([1, 2]), rows, np.ones(2), np.ones(2))])
+
+
+def test_errors_that_are_not_tested_raise_nothing() -> None:
+    """Right after all tasks have changed there is nothing to compare with."""
+    found = absorb(replace(raised_state(), detector=DriftDetector()))
+    assert not len(found.task_drift.raised)
+    assert found.task_drift.evidence(np.array([0]))[0] > change_config.TASK_THRESHOLD
+
+
+def test_a_refit_leaves_new_rewards_of_a_dropped_task_to_be_learned() -> None:
+    """All rows since the onset are new, so it starts from the prior."""
+    policy = Shared(dim=D)
+    play(policy, WORLD, FIRST)
+    rounds = list(WORLD.rounds(2 * HALF, seed=0))[HALF : HALF + 8]
+    arms, tasks = np.concatenate([r.arms for r in rounds]), np.tile(np.arange(T), 8)
+    decided = policy.decide(tasks, arms, np.random.default_rng(0))
+    paid = np.concatenate([r.rewards for r in rounds])[np.arange(8 * T), decided.chosen]
+    snapshot = policy.snapshot(tasks, arms, decided, paid)
+    state = replace(snapshot.state, store=snapshot.state.store.drop(np.array([0])))
+    found = stored(replace(snapshot, state=state))
+    assert [place for _, place in found.task_changes] == [0]
+    assert found.posteriors is not None
+    np.testing.assert_array_equal(found.posteriors.thetas[0], found.posteriors.prior.theta)
+
+
+def test_a_dropped_task_that_starts_again_learns_new_rewards_once() -> None:
+    """A refit teaches them: before it, the posterior is that of the other rows."""
+    state, rng = raised_state(), np.random.default_rng(0)
+    state = replace(state, store=state.store.drop(np.array([0])))
+    assert state.posteriors is not None
+    rows = np.column_stack([rng.standard_normal((10, D)), np.ones(10), rng.standard_normal(10)])
+    one = [Restart(0, rows, state.posteriors)]
+    (found,) = before_new(state, one, np.array([0, 1, 0, 0]))
+    (first,) = before_new(state, [Restart(0, rows[:8], state.posteriors)], np.array([0]))
+    assert len(found.rows) == 10  # which are counted
+    np.testing.assert_array_equal(found.posterior.thetas, first.posterior.thetas)
+    learn_rewards(state.likelihood, found.posterior, np.zeros(3, np.int64), rows[7:])
+    whole = [Restart(0, np.concatenate([rows, rows[:1]]), state.posteriors)]
+    (all_ten,) = before_new(state, whole, np.array([0]))
+    np.testing.assert_allclose(found.posterior.thetas, all_ten.posterior.thetas, rtol=1e-9)

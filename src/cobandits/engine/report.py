@@ -19,7 +19,7 @@ from cobandits.intervals import t_interval
 from cobandits.policies import Shared
 from cobandits.schema import Schema
 
-__all__ = ["Day", "Earned", "Report", "report"]
+__all__ = ["Day", "Earned", "Report", "changed_alone", "report"]
 
 Doubles = NDArray[np.float64]
 
@@ -111,14 +111,15 @@ def report(
         tasks=len({one.event.task for one in found}),
         sharing=_sharing(policy),
         changes=policy.changes,
-        notes=(*notes, *_changed_alone(policy)),
+        notes=(*notes, *changed_alone(policy)),
     )
 
 
-def _changed_alone(policy: Shared) -> list[str]:
+def changed_alone(policy: Shared) -> list[str]:
     """Say which tasks were found to have changed alone, the last few."""
+    follows = "learning went on" if policy.on_change == "alert" else "it started again"
     return [
-        f"task {change.task} changed after {change.rewards:,} rewards, and started again"
+        f"task {change.task} changed after {change.rewards:,} rewards, and {follows}"
         for change in policy.task_changes[-5:]
     ]
 

@@ -22,6 +22,7 @@ from cobandits.policies.shared.empirical_bayes.likelihood import Information, Ma
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows, TaskSquares, busiest_slots
 from cobandits.policies.shared.refitting import under
 from cobandits.policies.shared.state import Refit, State
+from cobandits.policies.shared.task_drift import TaskChange
 from cobandits.policies.shared.transitions import stored
 
 __all__ = ["Head", "Offer", "Published", "Spread"]
@@ -105,6 +106,10 @@ class Head(Shared):
     def changes_so_far(self) -> tuple[int, ...]:
         """Return after how many rewards the tasks here were found to have changed."""
         return self.changes
+
+    def task_changes_so_far(self) -> tuple[TaskChange, ...]:
+        """Return the single tasks here that were found to have changed, and when."""
+        return self.task_changes
 
     # ---- A prior is learned: nothing that decides changes before the last step
 

@@ -19,6 +19,7 @@ from cobandits.policies.gaussian import TOO_LARGE
 from cobandits.policies.shared import Explanation
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.exploration import Explore
+from cobandits.policies.shared.task_drift import TaskChange
 from cobandits.policies.task_index import as_labels
 from cobandits.sharded.hashing import shards_of
 from cobandits.sharded.head import Offer
@@ -44,7 +45,8 @@ class ShardedShared(Policy):
     prior is learned from grow with the shards.
 
     Differences from ``Shared``: rewards are any numbers, as with ``rewards="gaussian"``. A shard
-    that finds that its tasks have changed says so in :attr:`changes`, and learning goes on.
+    that finds that its tasks have changed says so in :attr:`changes`, or in :attr:`task_changes`
+    where only some have, and learning goes on.
     Probabilities are computed with each decision. How sure predictions are, and the highest reward
     so far, are known per shard. Close it when done, or use it in a ``with`` statement.
 
@@ -129,6 +131,13 @@ class ShardedShared(Policy):
         """By shard, after how many of its rewards its tasks were found to have changed."""
         with self._lock:
             found = call(self._heads, "changes_so_far")
+        return {shard: changes for shard, changes in enumerate(found) if changes}
+
+    @property
+    def task_changes(self) -> dict[int, tuple[TaskChange, ...]]:
+        """By shard, its tasks that changed alone, and after how many of its rewards."""
+        with self._lock:
+            found = call(self._heads, "task_changes_so_far")
         return {shard: changes for shard, changes in enumerate(found) if changes}
 
     def refit_due(self, n_rewards: int = 1) -> bool:

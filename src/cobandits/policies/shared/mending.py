@@ -22,7 +22,7 @@ from cobandits.policies.shared.row_store import RowStore
 from cobandits.policies.shared.state import State
 from cobandits.policies.shared.working_rows import learn_rewards, weighted_rows
 
-__all__ = ["Restart", "forgotten", "restarted_tasks", "set_restarted", "watched"]
+__all__ = ["Restart", "before_new", "forgotten", "restarted_tasks", "set_restarted", "watched"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -67,6 +67,20 @@ def watched(state: State, news: Pending) -> tuple[State, list[Restart]]:
     if found:
         state.task_changes = _noted(state, changed)
     return state, [] if state.on_change == "alert" else found
+
+
+def before_new(state: State, found: list[Restart], new: Codes) -> list[Restart]:
+    """Return tasks that start again, without their new rewards where a refit will teach these.
+
+    That is where their rows are not stored. ``new``, (m,), are the tasks of these rewards.
+    """
+    n_new = np.bincount(new, minlength=len(state.counts))
+    return [
+        _without_last(state, one, int(n_new[one.place]))
+        if state.store.slots[one.place] < 0 < n_new[one.place]
+        else one
+        for one in found
+    ]
 
 
 def forgotten(state: State, found: list[Restart], new: Codes) -> State:
@@ -122,17 +136,24 @@ def _latest_rows(state: State, news: Pending, place: int, n: int) -> Doubles | N
     return np.asarray(found)
 
 
+def _without_last(state: State, one: Restart, n: int) -> Restart:
+    """Return a task that starts again with a posterior that lacks its last n rows."""
+    assert state.posteriors is not None
+    rows, fresh = one.rows[: max(0, len(one.rows) - n)], state.posteriors.fresh(1)
+    learn_rewards(state.likelihood, fresh, np.zeros(len(rows), np.int64), rows)
+    return one._replace(posterior=fresh)
+
+
 def _reweighted(likelihood: Likelihood, store: RowStore, found: list[Restart]) -> RowStore:
     """Return the store with rows of tasks that start again, weighted near their new thetas."""
     if not likelihood.weighs:
         return store
-    owners, F = store.flat
-    F = F.copy()
+    (owners, _), F = store.flat, store.row_buffer.copy()
     for place, rows, fresh in found:
         if (slot := store.slots[place]) >= 0:
             everyone = np.zeros(len(rows), np.int64)
-            F[owners == slot] = weighted_rows(likelihood, fresh, everyone, rows)
-    return replace(store, row_buffer=F, owner_buffer=owners)
+            F[: store.used][owners == slot] = weighted_rows(likelihood, fresh, everyone, rows)
+    return replace(store, row_buffer=F)
 
 
 def _noted(state: State, places: Codes) -> tuple[tuple[int, int], ...]:

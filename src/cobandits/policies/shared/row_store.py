@@ -141,12 +141,15 @@ class RowStore:
 
     def with_latest(self, slots: Codes, lengths: Codes) -> RowStore:
         """Return the store with only the last rows of some slots, as many as ``lengths``, (m,)."""
+        if not len(slots):
+            return self
         (owners, rows), sizes = self.flat, self.sizes.copy()
         staying = np.ones(len(owners), bool)
         for slot, length in zip(slots.tolist(), lengths.tolist(), strict=True):
             staying[np.flatnonzero(owners == slot)[:-length]] = False
         sizes[slots] = lengths
-        return self.holding(owners[staying], rows[staying], sizes=sizes)
+        held = self.holding(owners[staying], rows[staying], sizes=sizes)
+        return held.with_room(len(self.row_buffer) - self.used)
 
     def with_tasks(self, n_tasks: int) -> RowStore:
         """Return the store for so many tasks in all, of which the last are new."""

@@ -75,7 +75,7 @@ class TaskDrift:
         """Return the test after squared errors, (m,), and the expected ones, (m,).
 
         ``usual``, (2,), are the baselines of all tasks. Of very many rewards of a task at once,
-        which the same theta predicts, only the first count.
+        which the same theta predicts, only the first are evidence.
         """
         touched, index = np.unique(places, return_inverse=True)
         rows, moments = self.write().table[touched], self.moments
@@ -85,6 +85,11 @@ class TaskDrift:
             part = index[some]
             rows[part], gains = _stepped(rows[part], squares[some], expected[some], usual)
             moments = _with_gains(moments, gains)
+        late = turn >= change_config.TASK_PATIENCE
+        if late.any():  # they say nothing new of a change, but are rewards since its onset
+            hot, n = rows[:, _EVIDENCE] > 0, len(rows)
+            rows[:, _SINCE] += hot * np.bincount(index[late], minlength=n)
+            rows[:, _SQUARES] += hot * np.bincount(index[late], squares[late], minlength=n)
         return replace(self, moments=moments, update=_Update(touched, rows))
 
     def written(self) -> TaskDrift:

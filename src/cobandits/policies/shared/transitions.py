@@ -18,7 +18,7 @@ from cobandits.policies.shared.change import return_evidence
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import HyperparameterSelector
 from cobandits.policies.shared.likelihoods import LIKELIHOODS
-from cobandits.policies.shared.mending import forgotten, set_restarted, watched
+from cobandits.policies.shared.mending import before_new, forgotten, set_restarted, watched
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.posteriors import PosteriorPart, TaskPosteriors
 from cobandits.policies.shared.refitting import refitted, sorted_rows
@@ -82,6 +82,7 @@ def _mended(state: State, news: Pending, new: Codes) -> State:
     ``new``, (m,), are the tasks of rewards that are not counted yet.
     """
     state, restarts = watched(state, news)
+    restarts = before_new(state, restarts, new)
     state = forgotten(state, restarts, new)
     if restarts and state.posteriors is not None:
         state.posteriors = state.posteriors.copy()
@@ -124,6 +125,8 @@ def _tested(state: State, news: Pending) -> tuple[DriftDetector, TaskDrift]:
     errors = news.tasks, news.squares, news.expected
     if n_active > 1 and detector.rows >= config.DRIFT_LEAST_ROWS:
         task_drift = task_drift.after(*errors, usual=detector.baseline)
+    else:
+        task_drift = task_drift.write()  # these errors raise nothing
     return detector.after(*errors, n_active=n_active), task_drift
 
 
