@@ -245,6 +245,16 @@ def test_a_deleted_space_is_gone_and_the_others_stay(where: str) -> None:
         assert all(event.task != SECRET for event in engine._store.read())
 
 
+def test_what_is_deleted_cannot_be_read_from_the_file(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        played(engine.space("gone", dim=2), 40, task=SECRET)
+        played(engine.space("other", dim=2), 5)
+    assert SECRET.encode() in (tmp_path / "a.db").read_bytes()
+    with Engine.open(tmp_path / "a.db") as engine:
+        engine.delete("gone")
+    assert all(SECRET.encode() not in one.read_bytes() for one in tmp_path.iterdir())
+
+
 def test_an_interrupted_deletion_is_finished(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "a.db") as engine:
         gone = engine.space("gone", dim=2)
