@@ -10,10 +10,24 @@ from typing import Any
 
 import pytest
 
-from cobandits.engine import Decide, Decision, Engine, Number, Schema, Space, refits
+from cobandits.engine import (
+    ConflictError,
+    Decide,
+    Decision,
+    Engine,
+    Number,
+    Schema,
+    Space,
+    refits,
+)
+from cobandits.engine import space as space_module
 from cobandits.engine.encoding import prepared
 from cobandits.engine.jobs import Job
+from cobandits.engine.learner import policy_bytes
+from cobandits.engine.uploads import uploaded_policy
+from cobandits.engine.versions import version_number
 from cobandits.engine.writer import Writer
+from cobandits.errors import DataError
 
 ONE = Schema(arm={"p": Number()})
 TWO = Schema(arm={"p": Number(), "q": Number()})
@@ -83,4 +97,35 @@ def test_a_request_that_was_encoded_by_an_earlier_schema_is_learned_by_the_prese
         space.reward(space.decide("t", arms=ARMS).id, 0.0)
         engine.settle(20)
         assert space.policy().rewards == 3
+        assert engine.verify().ok
+
+
+def test_a_schema_that_comes_while_a_file_is_checked_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", ONE)
+
+        def late_check(*given: Any) -> Any:
+            found = uploaded_policy(*given)
+            space.relearn(schema=TWO)
+            return found
+
+        content = policy_bytes(space.policy())
+        space.upload("first", content)
+        monkeypatch.setattr(space_module, "uploaded_policy", late_check)
+        with pytest.raises(ConflictError, match="another schema meanwhile"):
+            space.upload("late", content)
+        monkeypatch.undo()
+        space.relearn(schema=ONE)
+
+        def late_number(*given: Any) -> int:
+            found = version_number(*given)
+            monkeypatch.undo()
+            space.relearn(schema=TWO)
+            return found
+
+        monkeypatch.setattr(space_module, "version_number", late_number)
+        with pytest.raises(DataError, match="another schema than now"):
+            space.rollback("first")
         assert engine.verify().ok

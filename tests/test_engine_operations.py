@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import random
+import shutil
 import sqlite3
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,6 +152,36 @@ def test_an_uploaded_version_is_compared_returned_to_and_replayed(where: str) ->
         assert engine.space("s").policy().rewards == 30
 
 
+def not_a_policy() -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, header=np.zeros(3, np.uint8))
+    return buffer.getvalue()
+
+
+def unknown_zip() -> bytes:
+    """Return an archive that needs a later version of the format than there is."""
+    content = bytearray(not_a_policy())
+    content[content.find(b"PK\x01\x02") + 6] = 200
+    return bytes(content)
+
+
+def test_a_version_from_a_file_goes_on_under_the_settings_of_the_space(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", dim=2)
+        space.upload("roomy", taught(n_tasks=10))
+        space.rollback("roomy")
+        played(space, 40)
+        engine.settle()
+        assert (space.policy().rewards, space.policy().n_tasks) == (60, None)
+        time.sleep(0.5)  # snapshots are written while nobody asks
+        assert engine.verify().ok
+        for name in ("a.db", "a.db-wal"):  # as a killed process leaves them
+            shutil.copy(tmp_path / name, tmp_path / name.replace("a.db", "killed.db"))
+        with Engine.open(tmp_path / "killed.db") as other:
+            assert other.verify().ok
+            assert policy_bytes(other.space("s").policy()) == policy_bytes(space.policy())
+
+
 def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     forged = io.BytesIO()
     with zipfile.ZipFile(forged, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -164,10 +196,13 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             (policy_bytes(Shared(dim=3, labels=True)), "dim=3"),
             (policy_bytes(Shared(dim=2)), "labels=False"),
             (taught(explore="always"), "explore='always'"),
+            (policy_bytes(Shared(dim=2, labels=True, rewards="binary")), "reward_kind='binary'"),
+            (unknown_zip(), "no policy that Shared.save wrote .*zip"),
+            (not_a_policy(), r"no policy that Shared.save wrote: it is not a whole"),
         ]:
             with pytest.raises(DataError, match=says):
                 space.upload("x", wrong)
-        for label in ("v12", "", "../x", "x" * 101):
+        for label in ("v12", "", "../x", "x" * 101, "present"):
             with pytest.raises(DataError, match="label"):
                 space.upload(label, content)
         assert [one.kind for one in space.versions()] == ["space"]
@@ -210,9 +245,22 @@ def test_a_deleted_space_is_gone_and_the_others_stay(where: str) -> None:
         assert all(event.task != SECRET for event in engine._store.read())
 
 
+def test_what_is_deleted_cannot_be_read_from_the_file(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        played(engine.space("gone", dim=2), 40, task=SECRET)
+        played(engine.space("other", dim=2), 5)
+    assert SECRET.encode() in (tmp_path / "a.db").read_bytes()
+    with Engine.open(tmp_path / "a.db") as engine:
+        engine.delete("gone")
+    assert all(SECRET.encode() not in one.read_bytes() for one in tmp_path.iterdir())
+
+
 def test_an_interrupted_deletion_is_finished(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "a.db") as engine:
-        played(engine.space("gone", dim=2), 20, task=SECRET)
+        gone = engine.space("gone", dim=2)
+        played(gone, 40, task=SECRET)
+        engine.settle()
+        gone.rollback(gone.versions()[1].name)
         played(engine.space("other", dim=2), 5)
         with (
             patch.object(engine_module, "erase_events", side_effect=RuntimeError("killed")),
@@ -220,6 +268,7 @@ def test_an_interrupted_deletion_is_finished(tmp_path: Path) -> None:
         ):
             engine.delete("gone")
         assert any(event.task == SECRET for event in engine._store.read())
+        assert engine.verify().ok
     with Engine.open(tmp_path / "a.db", readonly=True) as engine:
         assert [one.name for one in engine.spaces()] == ["other"]
         assert engine.verify().ok
@@ -293,6 +342,9 @@ def test_what_does_not_fit_another_schema_is_left_out(tmp_path: Path) -> None:
         assert engine.verify().ok
         with pytest.raises(DataError, match="since and before"):
             space.relearn()
+        space.change(frozen=True)
+        with pytest.raises(ConflictError, match="unfreeze it first"):
+            space.relearn(schema=FIRST)
 
 
 # ---- Requests from JSON

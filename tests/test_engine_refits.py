@@ -76,6 +76,41 @@ def test_a_process_that_fails_leaves_it_to_a_thread(
         assert engine.verify().ok
 
 
+def test_what_a_process_prints_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A library in C may write to file descriptor 1 at any time."""
+    program = """
+import os
+from cobandits.engine import refits
+answer = refits._answer
+refits._answer = lambda request: (os.write(1, b"a warning of a library"), answer(request))[1]
+refits.main()
+"""
+    monkeypatch.setattr(refits, "_PROGRAM", program)
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("a", dim=DIM, seed=1)
+        fill(space, 2)
+        engine.settle()
+        assert any(one.kind == "install" for one in space.versions())
+        assert engine.verify().ok
+    assert "a thread learns the prior" not in caplog.text
+
+
+def test_a_process_that_hangs_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(refits, "_PATIENCE", 0.1)
+    monkeypatch.setattr(refits, "_PROGRAM", "import time; time.sleep(3600)")
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("a", dim=DIM, seed=1)
+        fill(space, 2)
+        engine.settle(30)
+        assert any(one.kind == "install" for one in space.versions())
+        assert engine.verify().ok
+    assert "a thread learns the prior" in caplog.text
+
+
 def test_close_does_not_wait_for_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refits, "_PROGRAM", "import time; time.sleep(3600)")
     with Engine.open(tmp_path / "a.db") as engine:

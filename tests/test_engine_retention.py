@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cobandits.engine import Decide, Engine, Space, UnknownVersionError
+from cobandits.engine import Decide, Engine, Number, Schema, Space, UnknownVersionError
+from cobandits.engine.learner import policy_bytes
 from cobandits.errors import ConfigurationError
 
 ARMS = [{"features": [1, 0]}, {"features": [0, 1]}]
@@ -132,3 +133,30 @@ def test_a_correction_to_zero_is_answered_as_zero(tmp_path: Path) -> None:
             space.rollback("v1+0")
         with pytest.raises(ConfigurationError, match="window"):
             space.change(window="9999999d")
+
+
+def test_schemas_and_files_outlast_the_events_of_their_time(tmp_path: Path, clock: Clock) -> None:
+    one, two = Schema(arm={"p": Number()}), Schema(arm={"p": Number(), "q": Number()})
+    with Engine.open(tmp_path / "a.db", clock=clock) as engine:
+        space = engine.space("s", one)
+        made = [space.decide("t", arms=[{"p": 1.0}, {"p": 2.0}]) for _ in range(5)]
+        for decision in made:
+            space.reward(decision.id, 1.0)
+        engine.settle()
+        second = space.relearn(schema=two).name
+        content = policy_bytes(space.policy())
+        space.upload("kept", content)
+        clock.now += 1000
+        space.reward(space.decide("t", arms=[{"p": 1.0, "q": 0.0}]).id, 0.0)
+        engine.settle()
+        assert engine.forget(before(clock.now - 500)) >= 10
+        assert [found.schema.dim for found in space.schemas()] == [one.dim, two.dim]
+        assert policy_bytes(space.policy("kept")) == content
+        assert space.report().version == space.version
+        for version in ("kept", second):
+            space.rollback(version)
+            space.reward(space.decide("t", arms=[{"p": 1.0, "q": 0.0}]).id, 0.0)
+            engine.settle()
+            assert engine.verify().ok
+    with Engine.open(tmp_path / "a.db", clock=clock) as engine:
+        assert engine.verify().ok

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -10,7 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import uvicorn
 
+from cobandits.engine import Engine
+from cobandits.service import ServiceSettings
+from cobandits.service.app import application
+from cobandits.service.keys import KeyStore
+from cobandits.service.protocol import direct_protocol
+from cobandits.service.state import Service
 from tests.faults import compiled, needs_faults
 from tests.service import Running, running
 
@@ -25,7 +33,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def request(
-    service: Running,
+    service: Running | None,
     path: str = "/v1/spaces/s/decisions",
     *,
     body: bytes = BODY,
@@ -35,7 +43,7 @@ def request(
     """Return a request; a header of "" is left out."""
     given = {
         "Host": "x",
-        "Authorization": f"Bearer {service.key}",
+        "Authorization": f"Bearer {service.key}" if service is not None else "",
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
     }
@@ -49,8 +57,9 @@ def request(
 class Wire:
     """A connection, and the answers that came over it."""
 
-    def __init__(self, service: Running) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+    def __init__(self, service: Running | int) -> None:
+        port = service if isinstance(service, int) else service.port
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self._rest = b""
 
     def __enter__(self) -> Wire:
@@ -186,6 +195,46 @@ def test_a_caller_that_goes_away_harms_nobody(service: Running) -> None:
     with Wire(service) as wire:
         wire.send(request(service))
         assert wire.answer()[0] == 201
+
+
+def test_a_body_that_stalls_on_a_kept_connection_is_waited_for(tmp_path: Path) -> None:
+    settings = ServiceSettings(db=str(tmp_path / "a.db"))
+    with Engine.open(settings.db) as engine:
+        engine.space("s", dim=2)
+        service = Service(engine=engine, keys=KeyStore(tmp_path / "keys"), settings=settings)
+        _, token = service.keys.add(("decide",))
+        app = application(service)
+        config = uvicorn.Config(
+            app,
+            http=direct_protocol(app.api),
+            ws="none",
+            lifespan="off",
+            log_level="warning",
+            timeout_keep_alive=1,
+        )
+        server, listening = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
+
+        async def run() -> None:
+            serving = asyncio.ensure_future(server.serve(sockets=[listening]))
+            try:
+                await asyncio.to_thread(_stalled, listening.getsockname()[1], token)
+            finally:
+                server.should_exit = True
+                await serving
+
+        asyncio.run(run())
+
+
+def _stalled(port: int, token: str) -> None:
+    whole = request(None, Authorization=f"Bearer {token}")
+    with Wire(port) as wire:
+        wire.send(whole)
+        assert wire.answer()[0] == 201
+        wire.send(whole[:-10])
+        time.sleep(2.5)  # longer than two times that an idle connection is kept
+        wire.send(whole[-10:])
+        assert wire.answer()[0] == 201
+        assert wire.closed()  # in its time
 
 
 @needs_faults

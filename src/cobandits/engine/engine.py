@@ -145,8 +145,9 @@ class Engine:
     def delete(self, name: str) -> int:
         """Delete a space with all its events, for ever; return how many there were.
 
-        Numbers and times of its events stay in the log, which has no gaps, and nothing else. Its
-        name is free again. Other spaces go on meanwhile.
+        Of its events the number, the time and the number of the space stay in the log, which has
+        no gaps, and nothing else; SQLite overwrites the rest. Its name is free again.
+        Other spaces go on meanwhile.
         """
 
         def delete() -> SpaceFold:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cobandits.engine.codec import decoded
 from cobandits.engine.events import REQUESTED, Event
-from cobandits.engine.learner import Learner, policy_bytes, policy_for
+from cobandits.engine.learner import Learner, policy_bytes, policy_for, policy_under
 from cobandits.engine.memory import Memory
 from cobandits.engine.outcomes import Outcomes
 from cobandits.engine.relearning import Relearning
@@ -80,8 +80,8 @@ class SpaceFold:
         elif event.kind == "rollback":
             assert event.ref is not None
             self.learner.advance(decoded(event.body or "")["learned"])
-            self.learner.begin(event.number, self._versions(event.ref))
-            self.learner.policy.floor = self.settings.floor
+            version = policy_under(self.settings, self._versions(event.ref))
+            self.learner.begin(event.number, version)
         elif event.kind == "relearn":
             made = found if isinstance(found, tuple) else Relearning.of(event, self._store)
             self._relearned(event, *made)

@@ -19,6 +19,7 @@ from cobandits.engine.outcomes import Lesson
 from cobandits.engine.settings import Settings
 from cobandits.errors import CobanditsError
 from cobandits.policies.shared import Refit, Shared, Snapshot
+from cobandits.policies.shared.checkpoint import load
 
 __all__ = [
     "INLINE",
@@ -27,6 +28,7 @@ __all__ = [
     "policy_bytes",
     "policy_copy",
     "policy_for",
+    "policy_under",
     "warm_up",
 ]
 
@@ -190,6 +192,13 @@ def policy_bytes(policy: Shared) -> bytes:
     buffer = io.BytesIO()
     policy.save(buffer)
     return buffer.getvalue()
+
+
+def policy_under(settings: Settings, policy: Shared) -> Shared:
+    """Return what a policy has learned under the settings of a space, as a snapshot keeps it."""
+    twin = policy_for(settings)
+    twin.restore(load(io.BytesIO(policy_bytes(policy)), lambda _, state: state))
+    return policy_copy(twin)
 
 
 def policy_copy(policy: Shared) -> Shared:

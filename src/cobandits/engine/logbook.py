@@ -47,6 +47,16 @@ class Logbook:
         return self._fold.name
 
     @property
+    def number(self) -> int:
+        """The number of the event that made it: another space of the same name has another."""
+        return self._fold.number
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it was deleted; some of its events may still have to be erased."""
+        return self._fold.number not in self._core.folds
+
+    @property
     def settings(self) -> Settings:
         """What it was told."""
         return self._fold.settings

@@ -12,6 +12,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, NamedTuple
@@ -37,6 +38,7 @@ Done = Callable[[Refit | None, bytes], None]
 LARGE = 100_000
 _PROGRAM = "from cobandits.engine.refits import main; main()"
 _LENGTH = 8  # bytes of the length of a message
+_PATIENCE = 900.0  # seconds after which a process is taken to hang, and a thread learns the prior
 _NICE = 5  # by how much the process is nicer than this one: decisions come first
 
 
@@ -112,8 +114,14 @@ class Refitter:
         assert answered is not None
         if self._closed:
             raise EOFError("the engine was closed")
-        _send(asked, request)
-        return _received(answered)
+        limit = threading.Timer(_PATIENCE, self._process.kill)
+        limit.daemon = True
+        limit.start()
+        try:
+            _send(asked, request)
+            return _received(answered)
+        finally:
+            limit.cancel()
 
     def _end(self) -> None:
         """End the process."""
@@ -182,10 +190,15 @@ def _answer(request: bytes) -> bytes:
 
 
 def main() -> None:
-    """Answer requests on standard input until there are no more."""
+    """Answer requests on standard input until there are no more.
+
+    Answers go to what standard output is at first; whatever is printed goes to standard error.
+    """
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
     if hasattr(os, "nice"):
         os.nice(_NICE)
     logging.getLogger("cobandits").addHandler(logging.NullHandler())  # the engine says it
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            _send(sys.stdout.buffer, _answer(_received(sys.stdin.buffer)))
+            _send(answers, _answer(_received(sys.stdin.buffer)))

@@ -8,6 +8,7 @@ from cobandits.engine.stores import Query, Store
 
 __all__ = ["erase_events", "needed_events", "remove_events"]
 
+_LASTING = ("space", "change", "relearn", "upload")  # what says how a space is, and its files
 _AT_ONCE = 2000  # events of one transaction
 
 
@@ -20,7 +21,8 @@ def needed_events(fold: SpaceFold) -> set[int]:
 def remove_events(core: Core, before: int) -> int:
     """Remove the events before a time, but for those that are needed; return how many.
 
-    Each space must have a snapshot of its present state. What makes a space stays.
+    Each space must have a snapshot of its present state. What makes a space, its schemas and its
+    files stay.
     """
     store, needed = core.store, set[int]().union(*map(needed_events, core.folds.values()))
     last = min((fold.last for fold in core.folds.values()), default=0)  # all snapshots are later
@@ -31,7 +33,7 @@ def remove_events(core: Core, before: int) -> int:
         found = [
             event.number
             for event in store.read(Query(after=start, through=end))
-            if event.kind not in ("space", "change") and not {event.number, event.ref} & needed
+            if event.kind not in _LASTING and not {event.number, event.ref} & needed
         ]
         store.remove(found, end)
         count += len(found)

@@ -166,9 +166,14 @@ class Space(Logbook):
         version; with another content it is a conflict.
         """
         body = upload_body(label, content)
-        uploaded_policy(content, self.settings)
+        checked = self.settings
+        uploaded_policy(content, checked)
 
         def keep() -> int:
+            if self.settings.schema is not checked.schema:
+                raise ConflictError(
+                    "the space has got another schema meanwhile; upload a policy that fits it"
+                )
             known = {one.label: one.number for one in self.versions() if one.label is not None}
             if label not in known:
                 return self._writer.write(self._fold, "upload", body=body).number
@@ -188,13 +193,13 @@ class Space(Logbook):
         They stay in the log. Rewards that wait to be learned are learned by the new version.
         """
         number = version_number(self._core.store, self._fold.number, version)
-        if self._schema(version).to_dict() != self.settings.schema.to_dict():
-            raise DataError(
-                f"{version} has another schema than now; learn the log anew under that one: "
-                "relearn(schema=...)"
-            )
 
         def roll_back() -> None:
+            if self._schema(version).to_dict() != self.settings.schema.to_dict():
+                raise DataError(
+                    f"{version} has another schema than now; learn the log anew under that one: "
+                    "relearn(schema=...)"
+                )
             body = encoded({"learned": self._fold.learner.learned}).decode()
             self._writer.write(self._fold, "rollback", ref=number, body=body)
 
@@ -216,7 +221,7 @@ class Space(Logbook):
         if (since is None) != (before is None) or (since is None and schema is None):
             raise DataError("give since and before, or a schema, or all of them")
         start, end = (0 if one is None else round(one.timestamp() * 1e6) for one in (since, before))
-        self._check_whole()
+        self._check_relearns()
         if schema is not None:
             replace(self.settings, schema=schema)  # refuses one that a space cannot have
             schema = Schema.from_dict(decoded(encoded(schema.to_dict())))  # as a replay reads it
@@ -225,7 +230,7 @@ class Space(Logbook):
         policy = found.taught()
 
         def install() -> None:
-            self._check_whole()
+            self._check_relearns()
             found.extend(self._core.next_number() - 1)
             self._writer.write(self._fold, "relearn", body=found.body(), found=(found, policy))
             self._writer.keep(self._fold)
@@ -233,7 +238,12 @@ class Space(Logbook):
         self._writer.call(install)
         return self.versions()[-1]
 
-    def _check_whole(self) -> None:
+    def _check_relearns(self) -> None:
+        if self.settings.frozen:
+            raise ConflictError(
+                "this space is frozen, and would learn all of its rewards; unfreeze it first: "
+                "change(frozen=False)"
+            )
         if self._fold.number <= self._core.store.folded():
             raise UnknownVersionError("old events were removed, so they cannot be learned anew")
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from cobandits.engine.codec import decoded
 from cobandits.engine.encoding import arm_ids, past_features
+from cobandits.engine.errors import UnknownSpaceError
 from cobandits.engine.events import Choice, Event, choice_of, request_of
 from cobandits.engine.outcomes import Lesson, Outcomes
 from cobandits.engine.settings import Settings
@@ -63,7 +64,8 @@ def _lessons(store: Store, space: int, through: int) -> dict[int, Lesson]:
     for event in store.read(Query(space=space, through=through)):
         if event.kind == "space":
             settings = Settings.from_dict(decoded(event.body or "")["settings"])
-        assert settings is not None
+        if settings is None:
+            raise UnknownSpaceError("this space is being deleted; nothing is kept")
         for lesson in outcomes.follow(event, settings):
             found[lesson.decision] = lesson
         if event.kind == "change":

@@ -87,8 +87,11 @@ class Replay(Core):
                 f"event {event.number} at {event.at} follows on {self.last} at {self.at}"
             )
         super().follow(event)
-        if event.number in self._wanted and event.kind != "upload":
-            self._versions[event.number] = policy_bytes(self.folds[event.space].learner.policy)
+        fold = self.folds.get(event.space)  # none while the space is being deleted
+        if fold is None or event.kind == "upload" or fold.last != event.number:
+            return  # or the fold began with a later snapshot
+        if event.number in self._wanted:
+            self._versions[event.number] = policy_bytes(fold.learner.policy)
 
     def version_policy(self, number: int) -> Shared:
         """Return the policy that a version began with."""
@@ -115,7 +118,7 @@ def verified(store: Store, live: list[Live], last: int) -> Verification:
                 del batches[made.batch]
                 differences += _compared(replay.folds[event.space], batch)
     differences += [f"the decisions of batch {first} are not all there" for first in batches]
-    for one in live:
+    for one in (one for one in live if one.number in replay.folds):  # not one deleted meanwhile
         differences += _same_state(replay.folds[one.number], one)
     return Verification(
         events=sum(counts.values()),

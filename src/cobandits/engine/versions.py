@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from cobandits.engine.codec import decoded
-from cobandits.engine.errors import UnknownVersionError
+from cobandits.engine.errors import UnknownSpaceError, UnknownVersionError
 from cobandits.engine.events import Event
 from cobandits.engine.messages import when
 from cobandits.engine.stores import Query, Store
@@ -107,11 +107,14 @@ def schema_of(event: Event) -> Schema | None:
 def schemas_of(store: Store, space: int) -> list[SchemaVersion]:
     """Return the schemas that a space has had, in order."""
     events = store.read(Query(space=space, kinds=("space", "relearn")))
-    return [
+    schemas = [
         SchemaVersion(number=event.number, at=when(event.at), schema=found)
         for event in events
         if (found := schema_of(event)) is not None
     ]
+    if not schemas:
+        raise UnknownSpaceError("this space was deleted; nothing was kept")
+    return schemas
 
 
 def drop_snapshots(store: Store, space: int) -> None:

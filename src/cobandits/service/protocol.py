@@ -172,10 +172,10 @@ class DirectProtocol(HttpToolsProtocol):
         )
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection that was not used since the last time."""
+        """Close a connection that was not used since the last time, and waits for no body."""
         if self.transport.is_closing():
             return
-        if self._active or not self.cycle.response_complete:
+        if self._active or self._call is not None or not self.cycle.response_complete:
             self._wait()
         else:
             self.transport.close()

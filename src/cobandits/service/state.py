@@ -58,15 +58,21 @@ class Service:
         """Return all spaces, in the order in which they were made."""
         return list(self._spaces.values())
 
-    def add(self, space: Space) -> None:
-        """Take a space that was made."""
+    def add(self, space: Space) -> bool:
+        """Take a space that the engine has; tell whether it is new here."""
+        known = self._spaces.get(space.name)
+        if known is not None and known.number == space.number:
+            return False
         self._spaces[space.name] = space
+        return True
 
-    def remove(self, name: str) -> None:
-        """Forget a space that was deleted, and what was measured of it."""
-        self._spaces.pop(name, None)
-        self.evaluations.forget(name)
-        self.metrics.forget(name)
+    def remove(self, space: Space) -> None:
+        """Forget a space that is deleted, and what was measured; not another of its name."""
+        known = self._spaces.get(space.name)
+        if known is not None and known.number == space.number:
+            del self._spaces[space.name]
+            self.evaluations.forget(space.name)
+            self.metrics.forget(space.name)
 
     # ---- Asking the engine
 

@@ -34,7 +34,7 @@ _RELEARN = Call(
     handler=versions.relearn,
     asks=Relearn,
     answers={200: VersionReply},
-    problems=("unknown-space", "disk-full"),
+    problems=("unknown-space", "unknown-version", "conflict", "disk-full"),
     loud=True,
     example=Example(
         asks={"since": "2026-11-17T14:00:00Z", "before": "2026-11-17T15:00:00Z"}, answers=VERSION

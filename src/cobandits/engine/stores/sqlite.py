@@ -92,6 +92,7 @@ class SQLiteStore(SQLStore):
             found = _version(writer, self._path)
             writer.execute("PRAGMA journal_mode=WAL")
             writer.execute("PRAGMA synchronous=FULL")
+            writer.execute("PRAGMA secure_delete=ON")  # what is erased is overwritten
             if found < VERSION:
                 _migrate(writer, found)
         except BaseException:

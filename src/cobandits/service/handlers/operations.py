@@ -43,16 +43,18 @@ async def measures(exchange: Exchange) -> Reply:
     service = exchange.service
 
     def text() -> bytes:
-        began = {space.name: _began(space) for space in service.spaces()}
+        found = {space.name: _began(space) for space in service.spaces()}
+        began = {name: at for name, at in found.items() if at is not None}
         return service.metrics.text(service.engine.status(), began)
 
     return Reply(200, await service.aside(text), CONTENT_TYPE)
 
 
-def _began(space: Space) -> datetime:
-    """Return when the present version began."""
+def _began(space: Space) -> datetime | None:
+    """Return when the present version began, None of a space that is being deleted."""
     present, found = space.version.partition("+")[0], space.versions()
-    return next((one.at for one in found if one.name == present), found[-1].at)
+    last = found[-1].at if found else None
+    return next((one.at for one in found if one.name == present), last)
 
 
 async def problem_page(exchange: Exchange) -> Reply:

@@ -31,16 +31,14 @@ async def create_space(exchange: Exchange) -> Reply:
     given = settings_of(asked)
     if "schema" not in given and "dim" not in given:
         raise ProblemError("invalid-request", "a space needs a schema, or dim for plain vectors")
-    known = asked.name in {space.name for space in service.spaces()}
     try:
         space = await service.aside(lambda: service.engine.space(asked.name, **given))
     except ConfigurationError as error:
-        if known:
+        known = await service.aside(service.engine.spaces)
+        if asked.name in {space.name for space in known}:
             raise ProblemError("conflict", str(error)) from None
         raise
-    if not known:
-        service.add(space)
-    return Reply(200 if known else 201, space_reply(space))
+    return Reply(201 if service.add(space) else 200, space_reply(space))
 
 
 async def list_spaces(exchange: Exchange) -> Reply:
@@ -64,12 +62,18 @@ async def change_space(exchange: Exchange) -> Reply:
 
 
 async def delete_space(exchange: Exchange) -> Reply:
-    """Delete a space with all its events."""
+    """Delete a space with all its events; its name is free before all of them are erased."""
     service = exchange.service
-    name = service.space(exchange.places[0]).name
-    count = await service.aside(lambda: service.engine.delete(name))
-    service.remove(name)
-    return Reply(200, DeletedReply(name=name, events=count))
+    space = service.space(exchange.places[0])
+    service.remove(space)
+    try:
+        count = await service.aside(lambda: service.engine.delete(space.name))
+    finally:
+        if space.deleted:
+            service.remove(space)  # someone may have asked the engine for it just before
+        elif space.name not in {one.name for one in service.spaces()}:
+            service.add(space)  # nothing was written
+    return Reply(200, DeletedReply(name=space.name, events=count))
 
 
 def space_reply(space: Space) -> SpaceReply:

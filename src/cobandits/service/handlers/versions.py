@@ -7,6 +7,7 @@ from datetime import UTC
 
 import msgspec
 
+from cobandits.engine.uploads import PRESENT
 from cobandits.engine.versions import Version
 from cobandits.service.calls import Exchange, Reply
 from cobandits.service.handlers.spaces import schema_given
@@ -86,7 +87,7 @@ async def compare_versions(exchange: Exchange) -> Reply:
     name, version = exchange.places
     space = exchange.service.space(name)
     asked: CompareQuery = exchange.parameters()
-    other = None if asked.other == "present" else asked.other
+    other = None if asked.other == PRESENT else asked.other
     found = await exchange.service.aside(lambda: space.compare(version, other, last=asked.last))
     return Reply(
         200,
