@@ -50,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parts[name] = _part(name, kept, scale)
         days |= kept.days
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, (page(parts, machine(), days) + "\n").encode())
+    alone = f"python -m benchmarks.flagship {' '.join(told.sections)} --page {told.page}"
+    command = alone if told.page else "make flagship"
+    write_whole(path, (page(parts, machine(), days, command=command) + "\n").encode())
     print(f"\n{perf_counter() - began:.0f} s. All of it is in {path}.")
 
 

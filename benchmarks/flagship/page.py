@@ -38,7 +38,13 @@ class Part:
         )
 
 
-def page(parts: Mapping[str, Part | str], facts: Mapping[str, str], days: set[str]) -> str:
+def page(
+    parts: Mapping[str, Part | str],
+    facts: Mapping[str, str],
+    days: set[str],
+    *,
+    command: str = "make flagship",
+) -> str:
     """Return the page; a section that was not run has a text that says why."""
     done = [part for part in parts.values() if isinstance(part, Part)]
     targets = [(part.title, target) for part in done for target in part.targets]
@@ -53,7 +59,7 @@ def page(parts: Mapping[str, Part | str], facts: Mapping[str, str], days: set[st
     return "\n\n".join(
         [
             "# `shared` against the other policies",
-            "`make flagship` makes this page and keeps what was run in `results/flagship`. Regret "
+            f"`{command}` makes this page and keeps what was run in `results/flagship`. Regret "
             "is per task, over all rounds, mean over tasks; a mean over trials ± half of its 95 % "
             "t-interval. All policies meet the same tasks, arms and noise in a trial. A ratio is "
             "one of means, the regret of `shared` over that of the other: below 1 it wins. In "
