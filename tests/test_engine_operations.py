@@ -252,7 +252,7 @@ def test_what_is_deleted_cannot_be_read_from_the_file(
 
     def plain(*given: Any, **named: Any) -> sqlite3.Connection:
         """Connect as with an SQLite that was built to leave erased bytes."""
-        made = connect(*given, **named)
+        made: sqlite3.Connection = connect(*given, **named)
         made.execute("PRAGMA secure_delete=OFF")
         return made
 
