@@ -245,7 +245,18 @@ def test_a_deleted_space_is_gone_and_the_others_stay(where: str) -> None:
         assert all(event.task != SECRET for event in engine._store.read())
 
 
-def test_what_is_deleted_cannot_be_read_from_the_file(tmp_path: Path) -> None:
+def test_what_is_deleted_cannot_be_read_from_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = sqlite3.connect
+
+    def plain(*given: Any, **named: Any) -> sqlite3.Connection:
+        """Connect as with an SQLite that was built to leave erased bytes."""
+        made: sqlite3.Connection = connect(*given, **named)
+        made.execute("PRAGMA secure_delete=OFF")
+        return made
+
+    monkeypatch.setattr(sqlite3, "connect", plain)
     with Engine.open(tmp_path / "a.db") as engine:
         played(engine.space("gone", dim=2), 40, task=SECRET)
         played(engine.space("other", dim=2), 5)

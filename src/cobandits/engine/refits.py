@@ -94,7 +94,7 @@ class Refitter:
                 return None
             after, origin = task.snapshot.state.rewards, task.snapshot.origin
             return Refit(_state_of(content), after, origin), content
-        except (OSError, EOFError, CobanditsError) as error:
+        except (OSError, EOFError, MemoryError, OverflowError, CobanditsError) as error:
             self._end()  # the next one starts another
             if not self._closed:
                 logging.getLogger("cobandits").warning("a thread learns the prior: %r", error)
