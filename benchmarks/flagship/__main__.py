@@ -51,8 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         days |= kept.days
     path.parent.mkdir(parents=True, exist_ok=True)
     alone = f"python -m benchmarks.flagship {' '.join(told.sections)} --page {told.page}"
-    command = alone if told.page else "make flagship"
-    write_whole(path, (page(parts, machine(), days, command=command) + "\n").encode())
+    made = {"command": alone, "about": f": {', '.join(told.sections or SECTIONS)}"} if told.page else {}
+    write_whole(path, (page(parts, machine(), days, **made) + "\n").encode())
     print(f"\n{perf_counter() - began:.0f} s. All of it is in {path}.")
 
 

@@ -44,6 +44,7 @@ def page(
     days: set[str],
     *,
     command: str = "make flagship",
+    about: str = "",
 ) -> str:
     """Return the page; a section that was not run has a text that says why."""
     done = [part for part in parts.values() if isinstance(part, Part)]
@@ -58,7 +59,7 @@ def page(
     ]
     return "\n\n".join(
         [
-            "# `shared` against the other policies",
+            f"# `shared` against the other policies{about}",
             f"`{command}` makes this page and keeps what was run in `results/flagship`. Regret "
             "is per task, over all rounds, mean over tasks; a mean over trials ± half of its 95 % "
             "t-interval. All policies meet the same tasks, arms and noise in a trial. A ratio is "
