@@ -50,10 +50,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parts[name] = _part(name, kept, scale)
         days |= kept.days
     path.parent.mkdir(parents=True, exist_ok=True)
-    alone = f"python -m benchmarks.flagship {' '.join(told.sections)} --page {told.page}"
-    made = {"command": alone, "about": f": {', '.join(told.sections or SECTIONS)}"} if told.page else {}
+    made = _made_by(told.sections, told.page) if told.page else {}
     write_whole(path, (page(parts, machine(), days, **made) + "\n").encode())
     print(f"\n{perf_counter() - began:.0f} s. All of it is in {path}.")
+
+
+def _made_by(sections: Sequence[str], path: Path) -> dict[str, str]:
+    """Return the command that makes a page of sections alone, and what it is about."""
+    command = " ".join(["python -m benchmarks.flagship", *sections, "--page", str(path)])
+    return {"command": command, "about": f": {', '.join(sections or SECTIONS)}"}
 
 
 def _part(name: str, kept: Kept, scale: Scale) -> Part | str:
