@@ -20,6 +20,7 @@ from cobandits.estimators import AltGDMin, Estimator, LowRank, TraceNorm, tracen
 from cobandits.spread_estimate import SpreadEstimate
 from cobandits.tasks import SpreadTasks, TaskRows, TaskStatistics
 from cobandits.tasks.columns import Columns
+from cobandits.tasks.programs import Expression
 from cobandits.tasks.scratch import OnDisk
 from cobandits.tasks.shards import InMemory, Recipe, Shard
 from cobandits.tasks.sources import parquet_shards
@@ -354,3 +355,15 @@ def test_tasks_that_are_scattered_over_shards_are_refused() -> None:
     odd = np.arange(tasks.n_rows) % 2 == 1
     with pytest.raises(DataError, match="partition the rows by task"):
         SpreadTasks.on(LocalNodes.of([tasks.select(odd), tasks.select(~odd)]))
+
+
+def test_nodes_here_get_arrays_as_nodes_elsewhere_do() -> None:
+    """A view with gaps would be rounded otherwise than what arrives at another process."""
+    view = np.arange(24.0).reshape(4, 6)[:, ::2]
+    for given in (view, view.T):
+        sent = Expression(np.matmul, given).arguments[0]
+        assert isinstance(sent, np.ndarray)
+        assert sent.flags.c_contiguous
+        np.testing.assert_array_equal(sent, given)
+    whole = np.asfortranarray(view)
+    assert Expression(np.matmul, whole).arguments[0] is whole

@@ -64,7 +64,18 @@ class Expression:
     __slots__ = ("arguments", "function", "token")
 
     def __init__(self, function: Callable[..., Any], *arguments: object) -> None:
-        self.function, self.arguments, self.token = function, arguments, next(_tokens)
+        self.function, self.token = function, next(_tokens)
+        self.arguments = tuple(map(_as_sent, arguments))
+
+
+def _as_sent(argument: object) -> object:
+    """Return an argument as nodes elsewhere get it: a view with gaps arrives without them.
+
+    Sums are rounded by how an array lies in memory, so that nodes here would have other bits.
+    """
+    if isinstance(argument, np.ndarray) and not argument.flags.forc:
+        return np.ascontiguousarray(argument)
+    return argument
 
 
 class Step(NamedTuple):
