@@ -23,7 +23,7 @@ from cobandits.engine import (
 from cobandits.engine import space as space_module
 from cobandits.engine.encoding import prepared
 from cobandits.engine.jobs import Job
-from cobandits.engine.learner import policy_bytes
+from cobandits.engine.learner import INLINE, policy_bytes
 from cobandits.engine.uploads import uploaded_policy
 from cobandits.engine.versions import version_number
 from cobandits.engine.writer import Writer
@@ -68,7 +68,7 @@ def test_a_prior_of_a_space_that_was_deleted_comes_to_nothing(
     monkeypatch.setattr(refits, "_here", slow)
     monkeypatch.setattr(Writer, "_install", counted)
     with Engine.open(tmp_path / "a.db") as engine:
-        played(engine.space("s", dim=2), 45)
+        played(engine.space("s", dim=2), 2 * INLINE)  # a prior is due when they have doubled
         assert began.wait(60)
         engine.delete("s")
         go_on.set()

@@ -12,6 +12,7 @@ import pytest
 from cobandits.engine import Decide, Decision, Engine, Reward, Space, refits
 
 DIM, TASKS = 4, 20
+ENOUGH = 4  # rounds: a prior is due at twice INLINE rewards at the latest
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +34,7 @@ def fill(space: Space, rounds: int, seed: int = 0) -> None:
 def test_a_process_learns_the_same_bits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("a", dim=DIM, seed=1)
-        fill(space, 4)  # below INLINE and above it
+        fill(space, 8)  # 160 rewards: a prior is due when they have doubled, twice from 32 on
         engine.settle()
         assert sum(one.kind == "install" for one in space.versions()) > 1  # of one process
         found = engine.verify()  # learns all priors in its own thread
@@ -49,7 +50,7 @@ def test_a_thread_learns_it_where_no_process_can_start(
     monkeypatch.setattr(sys, "executable", str(tmp_path / "missing"))
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("a", dim=DIM, seed=1)
-        fill(space, 2)
+        fill(space, ENOUGH)
         engine.settle()
         assert "a thread learns the prior" in caplog.text
         assert any(one.kind == "install" for one in space.versions())
@@ -70,7 +71,7 @@ def test_a_process_that_fails_leaves_it_to_a_thread(
     monkeypatch.setattr(refits, "_PROGRAM", program)
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("a", dim=DIM, seed=1)
-        fill(space, 2)
+        fill(space, ENOUGH)
         engine.settle()
         assert any(one.kind == "install" for one in space.versions())
         assert engine.verify().ok
@@ -90,7 +91,7 @@ refits.main()
     monkeypatch.setattr(refits, "_PROGRAM", program)
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("a", dim=DIM, seed=1)
-        fill(space, 2)
+        fill(space, ENOUGH)
         engine.settle()
         assert any(one.kind == "install" for one in space.versions())
         assert engine.verify().ok
@@ -104,7 +105,7 @@ def test_a_process_that_hangs_is_given_up(
     monkeypatch.setattr(refits, "_PROGRAM", "import time; time.sleep(3600)")
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("a", dim=DIM, seed=1)
-        fill(space, 2)
+        fill(space, ENOUGH)
         engine.settle(30)
         assert any(one.kind == "install" for one in space.versions())
         assert engine.verify().ok
@@ -115,7 +116,7 @@ def test_close_does_not_wait_for_a_process(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(refits, "_PROGRAM", "import time; time.sleep(3600)")
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("a", dim=DIM, seed=1)
-        fill(space, 2)
+        fill(space, ENOUGH)
         while not engine.status().refitting:
             time.sleep(0.01)
         made = space.decide("new", arms=[{"features": [0.0] * DIM}, {"features": [1.0] * DIM}])
