@@ -75,8 +75,8 @@ def test_learning_is_frozen_and_goes_on(client: Client) -> None:
 def test_a_version_goes_out_and_comes_back(service: Running, client: Client) -> None:
     client.create_space("source", dim=2)
     client.create_space("target", dim=2)
-    played(client, "source", 40)
-    settled(client, "source", 40)
+    played(client, "source", 70)  # a prior is due at 64 at the latest, so there is a version
+    settled(client, "source", 70)
     last = client.versions("source")[-1].name
     content = client.download("source", last)
     found = client.upload("target", "autumn", content)
