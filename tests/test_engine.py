@@ -382,7 +382,7 @@ def space_id(engine: Engine, number: int) -> str:
 def test_the_state_is_the_same_after_opening_again(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("vectors", dim=3)
-        play(engine, space, 100)
+        play(engine, space, 140)  # priors are due at 64 and 128 at the latest
         before = space._fold.snapshot()
         assert len(space.versions()) > 2
         assert engine.verify().ok
@@ -443,11 +443,11 @@ def test_a_floor_that_changed_during_a_refit(engine: Engine) -> None:
 
 def test_rolling_back(engine: Engine) -> None:
     space = engine.space("vectors", dim=3)
-    play(engine, space, 60)
+    play(engine, space, 70)  # a prior is due at 64 at the latest
     there = space.versions()[1]
     then = space.policy(there.name)
     found = space.compare(space.versions()[0].name)  # of four arms each is as likely
-    assert (found.decisions, found.rewards) == (60, (0, 60))
+    assert (found.decisions, found.rewards) == (70, (0, 70))
     assert found.distance == pytest.approx(0.75, abs=0.05)
     same = space.compare(there.name, there.name)
     assert (same.other_arm, same.distance) == (0, 0)

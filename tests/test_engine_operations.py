@@ -269,7 +269,7 @@ def test_what_is_deleted_cannot_be_read_from_the_file(
 def test_an_interrupted_deletion_is_finished(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "a.db") as engine:
         gone = engine.space("gone", dim=2)
-        played(gone, 40, task=SECRET)
+        played(gone, 70, task=SECRET)  # a prior is due at 64 at the latest
         engine.settle()
         gone.rollback(gone.versions()[1].name)
         played(engine.space("other", dim=2), 5)
