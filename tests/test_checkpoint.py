@@ -188,7 +188,22 @@ def names() -> list[str]:
 
 def test_these_are_the_arrays(file: Path) -> None:
     others = ["drift.evidence_tasks", "drift.task_evidence", "store.dropped"]  # these are empty
-    assert sorted(content(file).arrays) == sorted([*names(), *others])
+    assert sorted(content(file).arrays) == sorted([*names(), *others, "selector.newcomers"])
+
+
+def test_what_is_expected_of_new_tasks_may_be_missing_but_not_wrong(
+    tmp_path: Path, file: Path
+) -> None:
+    """The first files of this version have none; the next refit says it."""
+    header, arrays = content(file)
+    for wrong in damages(arrays["selector.newcomers"]):
+        write(tmp_path / "bad", header, {**arrays, "selector.newcomers": wrong})
+        with pytest.raises(ModelFileError, match=r"selector\.newcomers"):
+            Shared.load(tmp_path / "bad")
+    del arrays["selector.newcomers"]
+    header["arrays"].remove("selector.newcomers")
+    write(tmp_path / "before", header, arrays)
+    assert_goes_on(Shared.load(tmp_path / "before"), tmp_path / "after", moments()["middle"], 20)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from cobandits.policies.shared.empirical_bayes import (
     fit_priors,
     task_blocks,
 )
-from cobandits.policies.shared.row_store import RowStore
+from cobandits.policies.shared.row_store import DROPPED, NEW, RowStore
 from tests.multitask import drawn, normal_equations, rows, stored
 
 Floats = NDArray[np.floating]
@@ -84,6 +84,23 @@ def test_only_tasks_that_were_learned_from_are_scored() -> None:
     np.testing.assert_allclose(found.errors, 1 + errors)
     np.testing.assert_allclose(found.recent, [2, errors[1], 6, 15, 12])
     np.testing.assert_array_equal(selector.errors, 1)  # this one stays as it is
+
+
+def test_the_first_reward_of_a_task_is_scored_for_the_offset_alone() -> None:
+    Phi, y, _ = drawn(n=4)
+    used = Hyperparameters(shared=True)
+    fit = fit_priors(stored(Phi, y + 2), None, used)
+    selector = HyperparameterSelector().following(used, fit)
+    row = rows(Phi, y + 2)[:1, 1]
+    for slot in (NEW, DROPPED):
+        scored = selector.scored(np.array([slot]), row, np.ones(1), np.ones(1))
+        errors = [
+            (row[0, -1] - row[0, :-1] @ fit.shared.prior(offset=offset).theta) ** 2
+            for offset in (False, True)
+        ]
+        expected = [0, 0, *errors] if slot == NEW else np.zeros(4)
+        np.testing.assert_allclose(scored.errors, expected, rtol=1e-9)
+        np.testing.assert_array_equal(scored.recent, [0, 0, 1, 1, 1])
 
 
 def every_candidate(used: Hyperparameters) -> list[Hyperparameters]:

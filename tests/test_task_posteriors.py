@@ -422,21 +422,24 @@ def normal_tail(u: float, mean: float, std: float) -> float:
 
 
 def greedy_by_loops(
-    posteriors: TaskPosteriors, asked: Codes, arms: Floats, counts: Codes, highest: float
+    posteriors: TaskPosteriors, asked: Codes, arms: Floats, counts: Codes, seen: int, highest: float
 ) -> tuple[Codes, Doubles]:
     """Return the greedy arms by loops over beliefs, and how far each arm is from being sampled."""
     beliefs = posteriors.beliefs(asked, arms)
     chosen, margins = [], []
     for i, t in enumerate(asked):
         values, variances = beliefs.values[i], beliefs.variances[i]
-        shares, best = variances / beliefs.prior_variances[i], int(np.argmax(values))
+        before, best = beliefs.prior_variances[i], int(np.argmax(values))
+        own = counts[t] / seen  # of this share of the prior's rewards the greedy arm has more
+        first = (1 - own) * before[best] + own * before.max()
         top = max(values[best], highest - posteriors.thetas[t, -1])
         gains = [
             # E max(v - a, 0) - E max(v - b, 0) is the integral of P(v > u) from a to b
             quad(normal_tail, values[best], top, args=(value, std), epsabs=1e-12)[0]
             for value, std in zip(values, np.sqrt(variances), strict=True)
         ]
-        neglected = shares / (config.REPEAT_RATIO * shares[best]) - 1
+        neglected = variances / before / (config.REPEAT_RATIO * variances[best] / first) - 1
+        neglected[best] = -1
         worth = counts[t] * np.array(gains) - (values[best] - values)
         margins.append(np.minimum(neglected, worth))
         sampled = counts[t] == 0 or bool((margins[-1] > 0).any())
@@ -456,9 +459,10 @@ def test_a_request_is_sampled_exactly_where_an_arm_is_neglected_and_worth_trying
     asked = rng.integers(0, 6, 60)
     arms = LAYOUTS[layout](0.3 * rng.standard_normal((60, K, d)))
     counts, highest = np.array([0, 1, 40, 900, 90, 300]), float(posteriors.thetas[:, -1].max() + 3)
-    expected, margins = greedy_by_loops(posteriors, asked, arms, counts, highest)
+    seen = int(counts.sum())
+    expected, margins = greedy_by_loops(posteriors, asked, arms, counts, seen, highest)
     assert np.abs(margins[counts[asked] > 0]).min() > 1e-9  # no arm is at the limit
-    chosen, others = posteriors.greedy(asked, arms, counts, highest)
+    chosen, others = posteriors.greedy(asked, arms, counts, seen, highest)
     np.testing.assert_array_equal(chosen, expected)
     assert chosen.dtype == np.int64
     assert others is True
@@ -466,7 +470,7 @@ def test_a_request_is_sampled_exactly_where_an_arm_is_neglected_and_worth_trying
     assert K == 1 or 0.05 < (chosen[asked > 0] < 0).mean() < 0.95
     assert K > 1 or (chosen[asked > 0] == 0).all()
     surely = chosen >= 0
-    again, others = posteriors.greedy(asked[surely], arms[surely], counts, highest)
+    again, others = posteriors.greedy(asked[surely], arms[surely], counts, seen, highest)
     np.testing.assert_array_equal(again, chosen[surely])
     assert others is False
 
@@ -482,9 +486,9 @@ def test_the_greedy_arm_in_a_full_basis(way: bool, monkeypatch: pytest.MonkeyPat
     )
     for ratio in (1.01, 1.5, 1e9):
         monkeypatch.setattr(config, "REPEAT_RATIO", ratio)
-        expected, margins = greedy_by_loops(posteriors, asked, arms, counts, 9.0)
+        expected, margins = greedy_by_loops(posteriors, asked, arms, counts, len(tasks), 9.0)
         assert np.abs(margins).min() > 1e-9
-        chosen, others = posteriors.greedy(asked, arms, counts, 9.0)
+        chosen, others = posteriors.greedy(asked, arms, counts, len(tasks), 9.0)
         np.testing.assert_array_equal(chosen, expected)
         assert others == (chosen < 0).any()
         assert ((chosen < 0) == (counts[asked] == 0)).all() or ratio < 1e9
@@ -495,14 +499,14 @@ def test_of_arms_as_good_the_first_is_chosen(way: bool) -> None:
     arm = np.random.default_rng(0).standard_normal(18)
     better = arm + 0.1 * posteriors.thetas[0, :-1]
     arms = np.stack([[arm, better, better, arm], [arm, arm, arm, arm]])
-    chosen, _ = posteriors.greedy(np.array([0, 0]), arms, np.ones(6, np.int64), 1e9)
+    chosen, _ = posteriors.greedy(np.array([0, 0]), arms, np.ones(6, np.int64), 6, 1e9)
     assert chosen.tolist() == [1, 0]
 
 
 def test_no_requests_have_no_arms(way: bool) -> None:
     posteriors, _, _ = reduced()
     chosen, others = posteriors.greedy(
-        np.zeros(0, np.int64), np.zeros((0, 3, 18)), np.zeros(6, np.int64), 9.0
+        np.zeros(0, np.int64), np.zeros((0, 3, 18)), np.zeros(6, np.int64), 0, 9.0
     )
     assert (chosen.shape, others) == ((0,), False)
     assert chosen.dtype == np.int64
@@ -514,13 +518,13 @@ def test_the_extension_checks_the_shapes_of_its_arrays() -> None:
     arms, counts = np.ones((1, 2, 18)), np.ones(6, np.int64)
     for t in (-1, 6):
         with pytest.raises(ValueError, match=f"task {t} of 6"):
-            posteriors.greedy(np.array([t]), arms, counts, 9.0)
+            posteriors.greedy(np.array([t]), arms, counts, 6, 9.0)
         with pytest.raises(ValueError, match=f"task {t} of 6"):
             posteriors.learn(np.array([t]), F[:1])
     with pytest.raises(ValueError, match="counts holds"):
-        posteriors.greedy(np.array([0]), arms, counts[:5], 9.0)
+        posteriors.greedy(np.array([0]), arms, counts[:5], 6, 9.0)
     with pytest.raises(ValueError, match="arms holds"):
-        posteriors.greedy(np.array([0]), np.ones((1, 1, 17)), counts, 9.0)
+        posteriors.greedy(np.array([0]), np.ones((1, 1, 17)), counts, 6, 9.0)
     with pytest.raises(ValueError, match="rows holds"):
         posteriors.learn(tasks[:1], F[:1, 1:].copy())
     posteriors.noises = posteriors.noises[:5]

@@ -88,8 +88,8 @@ static PyObject *py_greedy(PyObject *self, PyObject *args) {
     Py_buffer roots, thetas, noises, directions, counts, tasks, arms, chosen;
     limits most;
     PyObject *result = NULL;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*w*dddd", &roots, &thetas, &noises, &directions, &counts, &tasks,
-                          &arms, &chosen, &most.ratio, &most.noise, &most.outside, &most.highest))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*w*ddddd", &roots, &thetas, &noises, &directions, &counts, &tasks,
+                          &arms, &chosen, &most.ratio, &most.noise, &most.outside, &most.highest, &most.seen))
         return NULL;
     long n_tasks = noises.len / sizeof(double), n_asked = tasks.len / sizeof(int64_t), left;
     long width = n_tasks > 0 ? thetas.len / sizeof(double) / n_tasks : 0, d = width - 1;
@@ -105,7 +105,7 @@ static PyObject *py_greedy(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "there are no arms");
         goto done;
     }
-    double *scratch = malloc(sizeof(double) * (dim + LANES + n_arms));
+    double *scratch = malloc(sizeof(double) * (dim + LANES + 3 * n_arms));
     if (!scratch) {
         PyErr_NoMemory();
         goto done;

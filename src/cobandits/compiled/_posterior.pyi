@@ -46,6 +46,7 @@ def greedy(
     noise: float,
     outside: float,
     highest: float,
+    seen: float,
     /,
 ) -> int: ...
 def squared_returns(

@@ -152,6 +152,7 @@ typedef struct {
     double noise;   /* variance */
     double outside; /* of the directions: variance of an arm before any reward */
     double highest; /* reward so far */
+    double seen;    /* rewards of all tasks */
 } limits;
 
 /* The variance of an arm's value, at least the smallest number, and before any reward. */
@@ -184,14 +185,19 @@ INLINE double expected_improvement(double value, double std, double level) {
 
 /* Whether any arm of a request is neglected by greedy decisions, and worth trying. */
 INLINE int is_sampled(const task_posteriors *h, const limits *most, int64_t t, double n, const double *restrict arms,
-                      const double *restrict values, long best, long n_arms, double *restrict z) {
+                      const double *restrict values, long best, long n_arms, double *restrict z,
+                      double *restrict variances, double *restrict before) {
     long d = h->width - 1;
-    double before, level = values[best], top = fmax(level, most->highest - h->thetas[t * h->width + d]);
-    double known = n_arms > 1 ? most->ratio * variance_of(h, most, t, arms + best * d, z, &before) / before : 0;
+    double level = values[best], top = fmax(level, most->highest - h->thetas[t * h->width + d]), widest = 0;
     for (long k = 0; k < n_arms; k++) {
-        if (k == best) continue;
-        double variance = variance_of(h, most, t, arms + k * d, z, &before), std = sqrt(variance);
-        if (variance <= known * before) continue;
+        variances[k] = variance_of(h, most, t, arms + k * d, z, before + k);
+        widest = fmax(widest, before[k]);
+    }
+    double own = fmin(1, n / most->seen), first = before[best] + own * (widest - before[best]);
+    double known = most->ratio * variances[best] / first;
+    for (long k = 0; k < n_arms; k++) {
+        if (k == best || variances[k] <= known * before[k]) continue;
+        double std = sqrt(variances[k]);
         double gain = expected_improvement(values[k], std, level) - expected_improvement(values[k], std, top);
         if (n * gain > level - values[k]) return 1;
     }
@@ -202,7 +208,7 @@ INLINE int is_sampled(const task_posteriors *h, const limits *most, int64_t t, d
 TARGET static long greedy(const task_posteriors *h, const limits *most, const int64_t *counts, const int64_t *tasks,
                           const double *arms, int64_t *chosen, long n_asked, long n_arms, double *scratch) {
     long left = 0, d = h->width - 1;
-    double *values = scratch + h->dim + LANES;
+    double *values = scratch + h->dim + LANES, *variances = values + n_arms, *before = variances + n_arms;
     for (long m = 0; m < n_asked; m++) {
         int64_t t = tasks[m];
         const double *asked = arms + m * n_arms * d;
@@ -211,7 +217,8 @@ TARGET static long greedy(const task_posteriors *h, const limits *most, const in
             wide_dots(1, h->thetas + t * h->width, asked + k * d, 0, d, values + k);
             if (values[k] > values[best]) best = k;
         }
-        int sampled = counts[t] < 1 || is_sampled(h, most, t, counts[t], asked, values, best, n_arms, scratch);
+        int sampled = counts[t] < 1 || (n_arms > 1 && is_sampled(h, most, t, counts[t], asked, values, best, n_arms,
+                                                                 scratch, variances, before));
         chosen[m] = sampled ? -1 : best;
         left += sampled;
     }

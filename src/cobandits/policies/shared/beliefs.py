@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cobandits.policies.shared import config
 
-__all__ = ["Beliefs", "neglected_shares", "worth_trying"]
+__all__ = ["Beliefs", "neglected_shares", "similar_rewards", "worth_trying"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -34,32 +34,51 @@ class Beliefs(NamedTuple):
         return np.asarray(np.maximum(within + self.residual_std**2, _TINY))
 
 
-def neglected_shares(beliefs: Beliefs, variances: Doubles) -> Doubles:
+def neglected_shares(beliefs: Beliefs, variances: Doubles, own: Doubles) -> Doubles:
     """Return the share of each arm's variance, (m, K), that greedy decisions do not reduce.
 
     A greedy decision teaches of its own arm. Where arms are diverse, as much is unknown of it, as a
     share of the prior variance, as of the other arms: what is learned of one is learned of all.
     Where arms repeat, the greedy arm becomes known and the others never do. So an arm is neglected
     as far as more than ``REPEAT_RATIO`` times that share is unknown of it.
+
+    ``own``, (m,), is the task's share of all rewards. As far as the prior was learned from this
+    very task, it knows the greedy arm by its rewards; so before them that arm was, to this share,
+    as unknown as the most unknown one.
     """
-    unknown = variances / np.maximum(beliefs.prior_variances, _TINY)
-    greedy = beliefs.values.argmax(axis=1)
-    taught = config.REPEAT_RATIO * unknown[np.arange(len(greedy)), greedy]
-    return np.asarray(np.maximum(0, 1 - taught[:, None] / unknown))
+    before = np.maximum(beliefs.prior_variances, _TINY)
+    greedy = beliefs.values.argmax(axis=1)[:, None]
+    first = np.take_along_axis(before, greedy, axis=1)
+    first = first + own[:, None] * (before.max(axis=1, keepdims=True) - first)
+    taught = config.REPEAT_RATIO * np.take_along_axis(variances, greedy, axis=1) / first
+    shares = np.maximum(0, 1 - taught * before / variances)
+    np.put_along_axis(shares, greedy, 0.0, axis=1)
+    return np.asarray(shares)
+
+
+def similar_rewards(beliefs: Beliefs, variances: Doubles, noise: float) -> Doubles:
+    """Return how many rewards of the arms of each request a task has had, in effect, (m,).
+
+    Of an arm a task knows as much as that many rewards of this very arm would tell. Where all
+    requests have the same arms, it is about all rewards of the task; where they have few arms of
+    many, it is as many as had these.
+    """
+    before = np.maximum(beliefs.prior_variances, _TINY)
+    return np.asarray(noise * np.maximum(0, 1 / variances - 1 / before).sum(axis=1))
 
 
 def worth_trying(
-    values: Doubles, variances: Doubles, counts: Codes, tops: Doubles
+    values: Doubles, variances: Doubles, returns: Doubles | Codes, tops: Doubles
 ) -> NDArray[np.bool_]:
     """Tell which arms, (m, K), may gain more than trying them once is expected to lose.
 
-    What an arm may gain is its expected improvement on the best arm, as many times as the task has
-    had rewards. Improvements beyond ``tops``, (m,), do not count.
+    What an arm may gain is its expected improvement on the best arm, as many times as it is
+    expected to come back, ``returns``, (m,). Improvements beyond ``tops``, (m,), do not count.
     """
     best = values.max(axis=1, keepdims=True)
     std, most = np.sqrt(variances), np.maximum(best, tops[:, None])
     gains = _expected_improvement(values, std, best) - _expected_improvement(values, std, most)
-    return np.asarray(counts[:, None] * gains > best - values)
+    return np.asarray(returns[:, None] * gains > best - values)
 
 
 def _expected_improvement(values: Doubles, std: Doubles, level: Doubles) -> Doubles:

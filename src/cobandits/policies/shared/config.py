@@ -221,15 +221,16 @@ OUTLIER_RATIO = 50.0
 Rows of tasks beyond it have less weight while a prior is learned: an outlier does not set it.
 """
 
-MEAN_SCALES = (0.0, *(10.0 ** (j / 2) for j in range(-6, 7)))
+MEAN_SCALES = tuple(10.0 ** (j / 2) for j in range(-6, 7))
 """Candidates: variance of the mean of all thetas, in units of what least squares suggests.
 
-0 is no mean in common, as in the paper's worlds; real tasks have one. The evidence decides. Moves
-the first decisions of a task, and regret wherever tasks have a mean in common. Judgement.
+None at all is a candidate too, as in the paper's worlds; real tasks have one. The evidence weighs
+them. Moves the first decisions of a task, and regret wherever tasks have a mean in common.
+Judgement.
 """
 
 MEAN_EVIDENCE = 10.0
-"""Twice the log of the likelihood ratio that a mean needs with fewer tasks than features.
+"""Twice the log of the likelihood ratio at which a mean with fewer tasks than features counts half.
 
 "Very strong" on the scale of Kass and Raftery. In the paper's worlds chance reaches 8, real tasks
 pass it within about 30 rewards (seeds 20, 21 and 30). Moves the first decisions of the first tasks,

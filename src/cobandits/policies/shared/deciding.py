@@ -47,7 +47,7 @@ def choose(
     if posteriors is None or explore in ("never", "ucb"):
         return draw(probabilities(state, places, arms, explore=explore, floor=floor), rng)
     if explore == "needed" and state.lowest != state.highest:
-        best, others = posteriors.greedy(places, arms, state.counts, state.top)
+        best, others = posteriors.greedy(places, arms, state.counts, state.seen, state.top)
     else:
         best, others = np.full(m, -1), m > 0
     chosen, beliefs = best, None
@@ -142,8 +142,10 @@ def _beliefs(
         return beliefs
     experience = Experience(
         counts=state.counts[places],
+        seen=max(1, state.seen),
         tops=state.top - posteriors.thetas[places, -1],
         rewards_differ=state.lowest != state.highest,
         calibration=state.calibration,
+        noise=posteriors.prior.noise if state.likelihood.noise is None else None,
     )
     return scaled(beliefs, RULES[explore](beliefs, experience))

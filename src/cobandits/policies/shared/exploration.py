@@ -14,7 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.propensities import winning
-from cobandits.policies.shared.beliefs import Beliefs, neglected_shares, worth_trying
+from cobandits.policies.shared.beliefs import (
+    Beliefs,
+    neglected_shares,
+    similar_rewards,
+    worth_trying,
+)
 
 __all__ = [
     "RULES",
@@ -40,9 +45,11 @@ class Experience(NamedTuple):
     """What a rule knows besides the beliefs."""
 
     counts: Codes  # (m,), rewards of the task of each request
+    seen: int  # rewards of all tasks
     tops: Doubles  # (m,), highest reward so far, less the intercepts of these tasks
     rewards_differ: bool  # whether any two rewards so far were different
     calibration: float  # mean ratio of squared errors to the expected ones, at most 1
+    noise: float | None = None  # variance; None where rewards have weights of their own
 
 
 def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
@@ -53,12 +60,12 @@ def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
     is sampled.
     Else an arm is sampled if two things hold. Greedy decisions teach little of it, as
     :func:`neglected_shares` says: that is where arms repeat. And it is worth trying: its expected
-    improvement on the best arm, as many times as the task has had rewards, exceeds the expected
-    loss of trying it once. The part of a variance that is due to noise is scaled by the
-    calibration.
+    improvement on the best arm, as many times as the task has had rewards of such arms (see
+    :func:`similar_rewards`), exceeds the expected loss of trying it once. The part of a variance
+    that is due to noise is scaled by the calibration.
 
-    ``TaskPosteriors.greedy`` is a short cut for requests in which no arm is to be sampled: a change
-    has to be made there too, and in C.
+    ``TaskPosteriors.greedy`` is a short cut for requests in which no arm is to be sampled, whatever
+    the task has had of such arms: a change has to be made there too, and in C.
     """
     sure, variances = experience.calibration, beliefs.variances
     if not experience.rewards_differ:  # what could be gained is not known yet
@@ -66,8 +73,11 @@ def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
     values, n = beliefs.values, experience.counts
     unseen = np.minimum(beliefs.unseen_variances, variances)
     honest = unseen + sure * (variances - unseen)
-    worth = worth_trying(values, honest, n, experience.tops)
-    neglected = worth * neglected_shares(beliefs, variances)
+    returns = n.astype(np.float64)
+    if experience.noise is not None:
+        returns = np.minimum(returns, similar_rewards(beliefs, variances, experience.noise))
+    worth = worth_trying(values, honest, returns, experience.tops)
+    neglected = worth * neglected_shares(beliefs, variances, np.minimum(1, n / experience.seen))
     equal = values == values.max(axis=1, keepdims=True)
     equal &= np.count_nonzero(equal, axis=1, keepdims=True) > 1
     return np.asarray(np.where(n[:, None] == 0, equal, neglected) * honest / variances)

@@ -224,7 +224,7 @@ class TaskPosteriors:
         return np.asarray(np.einsum("mkd,md->mk", arms, self.thetas[tasks, :-1]))
 
     def greedy(
-        self, tasks: Codes, arms: Floats, counts: Codes, highest: float
+        self, tasks: Codes, arms: Floats, counts: Codes, seen: int, highest: float
     ) -> tuple[Codes, bool]:
         """Return the best arm of each request, (m,), or -1 where arms may have to be sampled.
 
@@ -236,6 +236,8 @@ class TaskPosteriors:
         ----------
         counts : (T,)
             Rewards per task, of all tasks.
+        seen : int
+            Rewards of all tasks.
         highest : float
             Highest reward so far.
         """
@@ -245,13 +247,13 @@ class TaskPosteriors:
             left = _posterior.greedy(
                 *(self.weights.roots, self.thetas, self.noises, self.directions),
                 *(counts, tasks, phi, chosen),
-                *(config.REPEAT_RATIO, self.prior.noise, self.residual_variance, highest),
+                *(config.REPEAT_RATIO, self.prior.noise, self.residual_variance, highest, seen),
             )
             return chosen, left > 0
         beliefs, n = self.beliefs(tasks, arms), counts[tasks]
         variances, tops = beliefs.variances, highest - self.thetas[tasks, -1]
         tried = worth_trying(beliefs.values, variances, n, tops)
-        tried &= neglected_shares(beliefs, variances) > 0
+        tried &= neglected_shares(beliefs, variances, np.minimum(1, n / max(1, seen))) > 0
         left = (n == 0) | tried.any(axis=1)
         return np.where(left, -1, beliefs.values.argmax(axis=1)), bool(left.any())
 

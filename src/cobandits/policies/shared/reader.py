@@ -42,6 +42,10 @@ class Reader:
     def __init__(self, prefix: str, header: Header, arrays: Arrays) -> None:
         self._prefix, self._numbers, self._arrays = prefix, header[prefix], arrays
 
+    def has(self, name: str) -> bool:
+        """Tell whether there is an array of that name."""
+        return self._full(name) in self._arrays
+
     def doubles(self, name: str, shape: Shape, *, above: float = -np.inf) -> Doubles:
         """Return an array of finite numbers above a bound."""
         values = self._fitting(name, shape, "f")

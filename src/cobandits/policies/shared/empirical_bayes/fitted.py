@@ -212,6 +212,11 @@ class PriorFit(FittedPriors):
             return self.shared.thetas(shared, offset=offset)[: alone.n_tasks]
         return self.alone.thetas(alone, offset=offset)
 
+    def expected_theta(self, hyperparameters: Hyperparameters) -> Doubles:
+        """Return the theta with intercept that is expected of a task without rewards, (d + 1,)."""
+        fitted = self.shared if hyperparameters.shared else self.alone
+        return fitted.prior(offset=hyperparameters.offset).theta
+
     def movement(self, hyperparameters: Hyperparameters) -> Doubles:
         """Return by how much the fit moved predictions, as sums over these tasks, (2,)."""
         return self.shared.movement(self.likelihoods[0], offset=hyperparameters.offset)

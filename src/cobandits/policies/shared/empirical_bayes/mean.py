@@ -4,10 +4,11 @@ With ``theta_t ~ N(m, C)`` and ``m ~ N(0, k S)``, all rewards say ``G m = g``, a
 ``(G + (k S)^-1)^-1 g``: generalised least squares, shrunken by k. Two shapes S are tried: C, where
 the mean is one more draw of what tasks have of their own, and I, where tasks hardly differ and C
 says nothing of the mean. Where tasks have no mean in common, any k above 0 would fit noise, above
-all with fewer tasks than features. So S and k are those under which the rewards are most likely, 0
-is among them, and it takes more evidence while there are few tasks. What is not known of the mean,
-``(G + (k S)^-1)^-1``, is unknown of every task. The intercept has no part in it: that is the
-prior's offset.
+all with fewer tasks than features. So the mean is averaged over shapes and k with the likelihood of
+the rewards as weights. That there is none has a weight too, and more of it while there are few
+tasks: a mean with little evidence is next to 0, but says already which arms are better for a task
+that nothing else is known of. What is not known of the mean is unknown of every task. The intercept
+has no part in it: that is the prior's offset.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ class CommonMean(NamedTuple):
 
     mean: Doubles  # (p,), 0 for the intercept
     covariance: Doubles  # (p, p)
-    evidence: float = 0.0  # twice the log of the likelihood ratio to no mean at all
 
     @classmethod
     def none(cls, p: int) -> CommonMean:
@@ -37,8 +37,22 @@ class CommonMean(NamedTuple):
         return cls(np.zeros(p), np.zeros((p, p)))
 
 
+class _Candidates(NamedTuple):
+    """Posteriors of the mean under ``m ~ N(0, k S)``, for every k that is tried."""
+
+    evidence: Doubles  # (k,), log of the likelihood ratio to no mean at all
+    means: Doubles  # (k, p - 1)
+    variances: Doubles  # (k, p - 1), in the basis
+    basis: Doubles  # (p - 1, p - 1), in which all covariances are diagonal
+
+    def second_moment(self, weights: Doubles) -> Doubles:
+        """Return the weighted sum of the second moments of the mean, (p - 1, p - 1)."""
+        known = (self.means.T * weights) @ self.means
+        return np.asarray(known + (self.basis * (weights @ self.variances)) @ self.basis.T)
+
+
 def common_mean(C: Doubles, G: Doubles, g: Doubles, *, n_tasks: int) -> CommonMean:
-    """Return the mean that has most evidence, under a covariance of thetas.
+    """Return the mean of all thetas under their covariance, averaged over what it may be.
 
     Parameters
     ----------
@@ -50,36 +64,35 @@ def common_mean(C: Doubles, G: Doubles, g: Doubles, *, n_tasks: int) -> CommonMe
     n_tasks : int
         With as many as coordinates or fewer, a mean needs ``MEAN_EVIDENCE``. One task has none.
     """
-    p = len(C)
+    found = CommonMean.none(len(C))
     if n_tasks == 1:
-        return CommonMean.none(p)
-    least = config.MEAN_EVIDENCE if n_tasks <= p else 0.0
-    roots = (_root(C[:-1, :-1]), np.eye(p - 1))
-    best = max((_mean_of_shape(R, G, g) for R in roots), key=lambda found: found.evidence)
-    return best if best.evidence > least else CommonMean.none(p)
+        return found
+    tried = [_candidates(R, G, g) for R in (_root(C[:-1, :-1]), np.eye(len(C) - 1))]
+    evidence = np.array([one.evidence for one in tried])  # (2, k)
+    least = config.MEAN_EVIDENCE / 2 if n_tasks <= len(C) else 0.0
+    none = np.log(evidence.size) + least  # as likely at first as all others, or more so
+    weights = np.exp(evidence - np.logaddexp(none, np.logaddexp.reduce(evidence, axis=None)))
+    mean = sum(w @ one.means for w, one in zip(weights, tried, strict=True))
+    second = sum(one.second_moment(w) for w, one in zip(weights, tried, strict=True))
+    covariance = second - np.outer(mean, mean)
+    found.mean[:-1], found.covariance[:-1, :-1] = mean, (covariance + covariance.T) / 2
+    return found
 
 
-def _mean_of_shape(R: Doubles, G: Doubles, g: Doubles) -> CommonMean:
-    """Return the mean under ``m ~ N(0, k R R')`` with the k that has most evidence.
+def _candidates(R: Doubles, G: Doubles, g: Doubles) -> _Candidates:
+    """Return what the mean may be under ``m ~ N(0, k R R')``.
 
-    In the eigenbasis of ``R'GR`` with eigenvalues l, and with ``b = R'g`` in it, twice the log of
-    the evidence is ``sum_i [b_i^2 k / (1 + k l_i) - log(1 + k l_i)]``, but for a constant. Were all
-    l the same, ``mean(b^2) / l^2`` would be about the mean square of m.
+    In the eigenbasis of ``R'GR`` with eigenvalues l, and with ``b = R'g`` in it, the log of the
+    evidence is half of ``sum_i [b_i^2 k / (1 + k l_i) - log(1 + k l_i)]``. Were all l the same,
+    ``mean(b^2) / l^2`` would be about the mean square of m.
     """
-    mean, covariance, _ = CommonMean.none(len(G))
     values, vectors = np.linalg.eigh(R.T @ G[:-1, :-1] @ R)
     values, b = np.maximum(values, 0), vectors.T @ (R.T @ g[:-1])
-    if not values.any():
-        return CommonMean(mean, covariance)
-    scales = np.array(config.MEAN_SCALES)[:, None] * np.mean(b**2) / values.mean() ** 2
-    evidence = (b**2 * scales / (1 + scales * values) - np.log1p(scales * values)).sum(axis=1)
-    best = int(evidence.argmax())
-    k, whitened = float(scales[best, 0]), R @ vectors
-    left = k / (1 + k * values)
-    mean[:-1] = whitened @ (left * b)
-    unknown = whitened * left @ whitened.T
-    covariance[:-1, :-1] = (unknown + unknown.T) / 2
-    return CommonMean(mean, covariance, float(evidence[best]))
+    unit = np.mean(b**2) / values.mean() ** 2 if values.any() else 0.0
+    scales = unit * np.array(config.MEAN_SCALES)[:, None]
+    variances, basis = scales / (1 + scales * values), R @ vectors
+    evidence = (b**2 * variances - np.log1p(scales * values)).sum(axis=1) / 2
+    return _Candidates(evidence, (variances * b) @ basis.T, variances, basis)
 
 
 def _root(C: Doubles) -> Doubles:

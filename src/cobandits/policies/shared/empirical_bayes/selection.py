@@ -15,6 +15,7 @@ from cobandits.policies.shared.empirical_bayes.fit import first_hyperparameters
 from cobandits.policies.shared.empirical_bayes.fitted import Hyperparameters, PriorFit, Priors
 from cobandits.policies.shared.empirical_bayes.prior import Prior, Products
 from cobandits.policies.shared.reader import Part, Reader, refused
+from cobandits.policies.shared.row_store import NEW
 
 __all__ = ["HyperparameterSelector", "candidates"]
 
@@ -24,6 +25,7 @@ Losses = Callable[[Doubles, Doubles], Doubles]
 
 _CHOICES = (False, True)  # of both hyperparameters
 _N_ERRORS = 2 * len(_CHOICES)
+_OFFSETS = slice(len(_CHOICES), None)  # of the errors: those without and with an offset
 _N_RECENT = 5
 
 
@@ -32,7 +34,8 @@ class HyperparameterSelector:
     """Progressive validation of candidates: each predicts rewards before they are learned.
 
     From one refit to the next, every candidate predicts with the thetas that it would have learned.
-    Hyperparameters are selected one at a time: each value is tried with the other as it is.
+    Hyperparameters are selected one at a time: each value is tried with the other as it is. The
+    first reward of a task says whether there is an offset, and nothing of what is shared.
 
     The same errors bound the noise of the next fit. The bound is a share of the mean squared error
     of the prior that shares. The share grows where errors are larger than the policy expects, as
@@ -48,6 +51,7 @@ class HyperparameterSelector:
     errors: Doubles = field(default_factory=lambda: np.zeros(_N_ERRORS))  # sums of squares
     places: Codes = field(default_factory=lambda: np.zeros(0, np.int64))  # by slot, -1 for none
     thetas: Doubles = field(default_factory=lambda: np.zeros((0, 0, 0)))  # (place, candidate, d+1)
+    newcomers: Doubles = field(default_factory=lambda: np.zeros((0, 0)))  # (candidate, d+1)
     noise_share: float = config.NOISE_SHARE
     spread: float = 1.0  # factor of the variances of the prior in use
     recent: Doubles = field(default_factory=lambda: np.zeros(_N_RECENT))  # see scored
@@ -81,10 +85,15 @@ class HyperparameterSelector:
             known = places >= 0
             predicted = np.einsum("mcd,md->mc", self.thetas[places[known]], rows[known, :-1])
             errors += losses(predicted, rows[known, -1:]).sum(axis=0)
-        errors = errors[_numbers(self.hyperparameters)]
+        numbers = _numbers(self.hyperparameters)
         validated = np.count_nonzero(places >= 0)
-        recent = [validated, errors[1], len(rows), squares.sum(), expected.sum()]
-        return replace(self, errors=self.errors + errors, recent=self.recent + recent)
+        recent = [validated, errors[numbers[1]], len(rows), squares.sum(), expected.sum()]
+        errors = self.errors + errors[numbers]
+        if losses is None and len(self.newcomers):
+            first = rows[slots == NEW]
+            of_first = (first[:, -1:] - first[:, :-1] @ self.newcomers.T) ** 2
+            errors[_OFFSETS] += of_first.sum(axis=0)[numbers[_OFFSETS]]
+        return replace(self, errors=errors, recent=self.recent + recent)
 
     def best(self, rows: Products) -> Hyperparameters:
         """Return the hyperparameters with the least errors so far, for all rows."""
@@ -156,13 +165,14 @@ class HyperparameterSelector:
         comparable = hyperparameters.offset == self.hyperparameters.offset
         places = np.full(fit.slots.max(initial=-1) + 1, -1)
         places[fit.slots] = np.arange(len(fit.slots))
-        thetas = [fit.thetas(candidate) for candidate in candidates(hyperparameters)]
+        tried = candidates(hyperparameters)
         return HyperparameterSelector(
             hyperparameters=hyperparameters,
             priors=fit.following(hyperparameters),
             errors=config.ERROR_DISCOUNT * self.errors if comparable else np.zeros(_N_ERRORS),
             places=places,
-            thetas=np.stack(thetas, axis=1),
+            thetas=np.stack([fit.thetas(one) for one in tried], axis=1),
+            newcomers=np.stack([fit.expected_theta(one) for one in tried]),
             noise_share=self.next_share,
             spread=self.next_spread(fit.under(hyperparameters).noise),
             recent=config.RECENT_DISCOUNT * self.recent if comparable else np.zeros(_N_RECENT),
@@ -193,7 +203,8 @@ class HyperparameterSelector:
 
     def saved(self) -> Part:
         """Return what a checkpoint holds of it; of priors, what differs from the one in use."""
-        arrays = {name: getattr(self, name) for name in ("errors", "thetas", "places", "recent")}
+        names = ("errors", "thetas", "places", "recent", "newcomers")
+        arrays = {name: getattr(self, name) for name in names}
         numbers: Header = {
             "hyperparameters": self.hyperparameters._asdict(),
             "noise_share": self.noise_share,
@@ -231,7 +242,18 @@ class HyperparameterSelector:
             raise refused(f"selector.places that are not those of {len(thetas)} thetas")
         if len(places) > n_slots:
             raise refused(f"selector.places of {len(places)} slots, there are {n_slots}")
-        return replace(selector, places=places, thetas=thetas, priors=_read_priors(reader, prior))
+        newcomers = np.zeros((0, width))
+        if reader.has("newcomers"):  # files of the first policies of this version have none
+            newcomers = reader.doubles("newcomers", (None, width))
+        if len(newcomers) not in (0, n_candidates):
+            raise refused(f"selector.newcomers of {len(newcomers)}, there are {n_candidates}")
+        return replace(
+            selector,
+            places=places,
+            thetas=thetas,
+            newcomers=newcomers,
+            priors=_read_priors(reader, prior),
+        )
 
 
 def _read_priors(reader: Reader, prior: Prior) -> Priors:
