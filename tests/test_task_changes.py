@@ -16,8 +16,10 @@ from cobandits.errors import ModelFileError
 from cobandits.policies import Shared
 from cobandits.policies.shared import change_config, config
 from cobandits.policies.shared.drift import DriftDetector
+from cobandits.policies.shared.likelihoods import LIKELIHOODS
 from cobandits.policies.shared.mending import Restart, before_new
 from cobandits.policies.shared.pending import Pending
+from cobandits.policies.shared.refitting import sorted_rows
 from cobandits.policies.shared.state import State
 from cobandits.policies.shared.task_drift import TaskDrift
 from cobandits.policies.shared.transitions import absorb, refit, stored
@@ -332,3 +334,17 @@ def test_a_dropped_task_that_starts_again_learns_new_rewards_once() -> None:
     whole = [Restart(0, np.concatenate([rows, rows[:1]]), state.posteriors)]
     (all_ten,) = before_new(state, whole, np.array([0]))
     np.testing.assert_allclose(found.posterior.thetas, all_ten.posterior.thetas, rtol=1e-9)
+
+
+def test_rows_of_a_task_that_seems_to_have_changed_stay_single_in_a_refit() -> None:
+    """Else it could not start again from the last of them."""
+    state = raised_state()
+    longest = int(config.COMPRESSION * state.store.width)
+    rows = np.column_stack([np.ones((2 * longest, D + 1)), np.arange(2.0 * longest)])
+    for place in (0, 1):
+        state = replace(state, store=state.store.added(np.full(len(rows), place), rows))
+    state = replace(state, kind="gaussian", likelihood=LIKELIHOODS["gaussian"])
+    store = sorted_rows(state).store
+    sizes = store.sizes[store.slots[[0, 1]]]
+    assert sizes[0] > 2 * longest
+    assert sizes[1] == store.width

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.estimate import Estimate, Status
-from cobandits.policies.shared import config, reward_config
+from cobandits.policies.shared import change_config, config, reward_config
 from cobandits.policies.shared.carry_over import carry_over
 from cobandits.policies.shared.empirical_bayes import HyperparameterSelector, PriorFit
 from cobandits.policies.shared.laplace import (
@@ -52,12 +52,16 @@ def under(
 def sorted_rows(state: State) -> State:
     """Return the state with its rows compressed, and ordered by task.
 
-    Single rows are kept for longer where they may yet be weighted.
+    Single rows are kept for longer where they may yet be weighted, or where a task seems to have
+    changed and may yet start again from the last of them.
     """
     undecided = state.kind in ("auto", "binary") and state.seen < reward_config.FEWEST_TO_TELL
     weighs = state.likelihood.weighs or undecided
     factor = reward_config.LINKED_COMPRESSION if weighs else config.COMPRESSION
-    return replace(state, store=state.store.compressed(int(factor * state.store.width)).sorted())
+    longest = int(factor * state.store.width)
+    evidence = state.task_drift.evidence(state.store.tasks)
+    spared = np.flatnonzero(evidence > change_config.GENERAL_EVIDENCE)
+    return replace(state, store=state.store.compressed(longest, spared).sorted())
 
 
 def _following(state: State, news: Pending, n_new: int, learned: Learned) -> State:

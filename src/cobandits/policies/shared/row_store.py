@@ -164,9 +164,14 @@ class RowStore:
         owners[self.used :], rows[self.used :] = 0, 0  # memory is slow when first written to
         return replace(self, row_buffer=rows, owner_buffer=owners)
 
-    def compressed(self, longest: int) -> RowStore:
-        """Return the store with ``width`` equivalent rows for tasks that have over ``longest``."""
+    def compressed(self, longest: int, spared: Codes | None = None) -> RowStore:
+        """Return the store with ``width`` equivalent rows for tasks that have over ``longest``.
+
+        The slots ``spared``, (m,), keep theirs.
+        """
         full = np.flatnonzero(self.sizes > max(longest, self.width))
+        if spared is not None:
+            full = np.setdiff1d(full, spared)
         if not len(full):
             return self
         ordered = self.sorted()
