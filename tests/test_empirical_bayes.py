@@ -247,7 +247,7 @@ def test_a_fit_makes_the_rewards_more_likely(n: int, rank: int, used: Hyperparam
 
 def test_the_prior_without_directions_has_the_most_likely_variances() -> None:
     Phi, y, _ = drawn(T=30, n=12, rank=5)
-    prior = fitted(stored(Phi, y), 6).under(ALONE)
+    prior = fitted(stored(Phi, y), 6).alone.updated(offset=False)
     np.testing.assert_allclose(prior.covariance, np.eye(6) * prior.covariance[0, 0], atol=1e-12)
     best = likelihood(prior, Phi, y)
     for factor in (0.8, 1.25):
