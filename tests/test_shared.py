@@ -144,7 +144,7 @@ def shares_by_integrals(beliefs: Beliefs, experience: Experience) -> Floats:
     """Return the share of each arm's variance that is sampled, (m, K), arm by arm."""
     shares, sure = np.zeros(beliefs.values.shape), experience.calibration
     for t, k in np.ndindex(*shares.shape):
-        n, values, best = int(experience.counts[t]), beliefs.values[t], beliefs.values[t].argmax()
+        n, values, best = float(experience.counts[t]), beliefs.values[t], beliefs.values[t].argmax()
         variances = (beliefs.factors[t] ** 2).sum(axis=1) + beliefs.residual_std[t] ** 2
         unseen = beliefs.unseen_variances[t, k]
         honest = unseen + sure * (variances[k] - unseen)
