@@ -1,11 +1,11 @@
 """The engine: durable decisions and rewards against plain durable writes, and a refit's shadow.
 
-**Pairs.** 64 threads ask for a decision and tell its reward, one after the other, and wait for each
-answer: features are checked and encoded, arms are chosen, both are on disk before the answers, and
-rewards are learned meanwhile. Beside it one thread writes the very rows that the engine has just
-written, which it need not make, into an equal table with an equal index, 64 in a transaction, with
-``synchronous=FULL`` too. The two are timed in turn. The space knows the law of the rewards before:
-what is timed is not how it notices a change.
+**Pairs.** 64 threads, each with a task of its own, ask for a decision and tell its reward, one
+after the other, and wait for each answer: features are checked and encoded, arms are chosen, both
+are on disk before the answers, and rewards are learned meanwhile. Beside it one thread writes the
+very rows that the engine has just written, which it need not make, into an equal table with an
+equal index, 64 in a transaction, with ``synchronous=FULL`` too. The two are timed in turn. The
+space knows the law of the rewards before: what is timed is not how it notices a change.
 
 **Latency.** One thread decides, one at a time, while a prior of 1,000 tasks is learned and while
 none is.
@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,13 +126,12 @@ def durable_pairs(folder: Path) -> tuple[Any, Any]:
 def seconds_of_clients(space: Space, offers: list[Arms]) -> float:
     noises = np.random.default_rng(len(space.versions())).standard_normal(PAIRS).tolist()
 
-    def client(mine: list[Arms]) -> None:
-        for arms, noise in zip(mine, noises, strict=True):
-            made = space.decide(f"task {len(mine)}", arms=arms)
+    def client(number: int) -> None:
+        for arms, noise in zip(offers[number::CLIENTS], noises, strict=True):
+            made = space.decide(f"task {number}", arms=arms)
             space.reward(made.id, earned(arms, made) + noise)
 
-    parts = [offers[n::CLIENTS] for n in range(CLIENTS)]
-    return seconds_of([lambda mine=mine: client(mine) for mine in parts])  # type: ignore[misc]
+    return seconds_of([partial(client, number) for number in range(CLIENTS)])
 
 
 def seconds_of(actions: list[Callable[[], None]]) -> float:

@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.decisions import LARGEST_VALUE, check_values
+from cobandits.decisions import check_values
 from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.ids import is_made
 from cobandits.engine.messages import Decide
-from cobandits.engine.settings import VECTOR
+from cobandits.engine.vectors import vector_arms, vector_text
 from cobandits.errors import DataError
-from cobandits.fast_checks import are_at_most
-from cobandits.schema import Schema, Vector
+from cobandits.schema import Schema
 
 __all__ = ["Prepared", "arm_ids", "check_name", "features", "past_features", "prepared"]
 
@@ -52,6 +51,8 @@ def prepared(asked: Decide, schema: Schema, *, plain: bool = False) -> Prepared:
             raise DataError(
                 f"the id {asked.id!r} has the form of ids that are made; choose another form"
             )
+    if _has_arms_alone(asked) and (found := vector_arms(asked.arms, schema, plain)) is not None:
+        return _of_vectors(asked, schema, *found)
     given = {name: value for name in _PARTS if (value := getattr(asked, name))}
     text = encoded(given)
     request: dict[str, Any] = given if plain else decoded(text)  # as the log has it: same numbers
@@ -69,6 +70,12 @@ def prepared(asked: Decide, schema: Schema, *, plain: bool = False) -> Prepared:
         bool(asked.held),
         schema,
     )
+
+
+def _of_vectors(asked: Decide, schema: Schema, ids: list[str], phi: Doubles) -> Prepared:
+    task = check_name(asked.task, "task")
+    text, count = vector_text(task, asked.arms), len(ids)
+    return Prepared(asked.id, text, task, ids, phi, _all(count), count, 0, False, schema)
 
 
 def check_name(given: object, what: str) -> str:
@@ -92,8 +99,18 @@ def arm_ids(request: dict[str, Any]) -> list[str]:
     return ids
 
 
-@functools.cache
+def _has_arms_alone(asked: Decide) -> bool:
+    """Tell whether a request says nothing beside its task and its arms."""
+    return not (asked.context or asked.exclude or asked.baseline or asked.held)
+
+
 def _all(count: int) -> NDArray[np.bool_]:
+    """Return that every arm can be chosen; arrays that are often the same are kept."""
+    return _kept(count) if count <= _MOST_ARMS else np.ones(count, np.bool_)
+
+
+@functools.cache
+def _kept(count: int) -> NDArray[np.bool_]:
     found = np.ones(count, np.bool_)
     found.flags.writeable = False
     return found
@@ -101,7 +118,7 @@ def _all(count: int) -> NDArray[np.bool_]:
 
 def _available(request: dict[str, Any], ids: list[str]) -> NDArray[np.bool_]:
     if "exclude" not in request:
-        return _all(len(ids)) if len(ids) <= _MOST_ARMS else np.ones(len(ids), np.bool_)
+        return _all(len(ids))
     excluded = request["exclude"]
     if not isinstance(excluded, list) or not set(excluded) <= set(ids):
         raise DataError(f"exclude must be ids of arms, got {excluded!r:.100}; arms: {ids!r:.100}")
@@ -123,9 +140,9 @@ def _baseline(request: dict[str, Any], ids: list[str], available: NDArray[np.boo
 def features(request: dict[str, Any], schema: Schema) -> Doubles:
     """Return the vectors of the arms of a request, (K, d)."""
     context = request.get("context") or {}
-    phi = _vectors(request["arms"], schema) if not context else None
-    if phi is not None:
-        return phi
+    found = vector_arms(request["arms"], schema, plain=True) if not context else None
+    if found is not None:
+        return found[1]
     arms = [{name: v for name, v in arm.items() if name != "id"} for arm in request["arms"]]
     phi = schema.encode(arms, context=context)
     check_values(phi)
@@ -141,18 +158,3 @@ def past_features(request: dict[str, Any], schema: Schema) -> Doubles:
     given = request.get("context") or {}
     context = {name: value for name, value in given.items() if name in schema.context}
     return features({"arms": arms, "context": context}, schema)
-
-
-def _vectors(arms: list[dict[str, Any]], schema: Schema) -> Doubles | None:
-    """Return the vectors of arms that are nothing else: the fast way; None for others."""
-    field = schema.arm.get(VECTOR)
-    if not isinstance(field, Vector) or len(schema.fields) > 1 or field.missing != "error":
-        return None
-    if any(len(arm) != 1 + ("id" in arm) for arm in arms):
-        return None
-    try:
-        phi = np.array([arm[VECTOR] for arm in arms], np.float64)
-    except (KeyError, TypeError, ValueError):
-        return None
-    fits = phi.shape == (len(arms), field.size) and are_at_most(phi, LARGEST_VALUE)
-    return phi if fits else None

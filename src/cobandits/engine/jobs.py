@@ -30,17 +30,26 @@ class Job:
         self.results: list[Result | None] = [
             one if isinstance(one, Exception) else None for one in requests
         ]
-        self.tickets = [
-            Ticket(self, place, one)
-            for place, one in enumerate(requests)
-            if not isinstance(one, Exception)
-        ]
-        self._left = len(self.tickets)
+        self._requests = requests
+        self._left = self.results.count(None)
         self._done = done
         self._answered = Lock()
         self._answered.acquire()
         if not self._left:
             self._finish()
+
+    def tickets(self) -> list[Ticket]:
+        """Return the requests that are to be answered, for the thread that answers them.
+
+        They know their job, which keeps none of them: what refers to itself would stay in memory
+        until the garbage collector finds it.
+        """
+        requests, self._requests = self._requests, ()
+        return [
+            Ticket(self, place, one)
+            for place, one in enumerate(requests)
+            if not isinstance(one, Exception)
+        ]
 
     def answer(self, place: int, result: Result) -> None:
         """Take the result of one of the requests."""

@@ -161,7 +161,7 @@ class Writer:
             item = self._inbox.get(timeout=patience) if patience else self._inbox.get_nowait()
             while True:
                 if isinstance(item, Job):
-                    tickets.extend(item.tickets)
+                    tickets.extend(item.tickets())
                 else:
                     commands.append(item)
                 if len(tickets) >= _GROUP:

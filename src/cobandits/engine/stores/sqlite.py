@@ -29,7 +29,7 @@ _TYPES = {"int": "INTEGER", "float": "REAL", "bytes": "BLOB"}
 _APPLICATION = 0x636F6261  # "coba": tells our files from others
 _SIGNS = f"({', '.join('?' * 9)})"  # of an event
 # Events of one statement. Each statement lets other threads run, so many events are few statements.
-_SIZES = (64, 16, 4, 1)
+_SIZES = (64, 32, 16, 8, 4, 2, 1)
 _EVENTS = {n: f"INSERT INTO log ({COLUMNS}) VALUES {', '.join([_SIGNS] * n)}" for n in _SIZES}
 _KEY = "INSERT INTO keys (space, key, number) VALUES (?, ?, ?)"
 _PART = "INSERT OR REPLACE INTO snapshot_parts (space, number, part, data) VALUES (?, ?, ?, ?)"
