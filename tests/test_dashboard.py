@@ -22,10 +22,10 @@ needs_browser = pytest.mark.skipif(
 )
 
 
-def played(service: Running) -> str:
+def played(service: Running, space: str = "offers") -> str:
     """Make a space with decisions and rewards; return the id of a decision."""
     rng = random.Random(0)
-    service.post("/v1/spaces", {"name": "offers", "dim": 2, "floor": 0.1})
+    service.post("/v1/spaces", {"name": space, "dim": 2, "floor": 0.1})
     first = ""
     for _ in range(8):
         batch = [
@@ -38,10 +38,10 @@ def played(service: Running) -> str:
             }
             for _ in range(25)
         ]
-        answer = service.post("/v1/spaces/offers/decisions:batch", {"decisions": batch}).json
+        answer = service.post(f"/v1/spaces/{space}/decisions:batch", {"decisions": batch}).json
         made = [one["decision"] for one in answer["results"]]
         rewards = [{"decision": one["id"], "value": rng.random()} for one in made]
-        service.post("/v1/spaces/offers/rewards:batch", {"rewards": rewards})
+        service.post(f"/v1/spaces/{space}/rewards:batch", {"rewards": rewards})
         first = first or made[0]["id"]
     return first
 
@@ -214,8 +214,9 @@ def test_the_overview_draws_rewards_and_tasks(browser: Browser, service: Running
 
 @needs_browser
 def test_a_version_is_returned_to_by_keyboard(browser: Browser, service: Running) -> None:
+    played(service, "returned")  # other tests look at the first one
     browser.window(1280)
-    browser.visit(f"{service.address}/dashboard/spaces/offers/versions")
+    browser.visit(f"{service.address}/dashboard/spaces/returned/versions")
     browser.run("[...document.querySelectorAll('summary')].at(-1).focus()")
     for key in ("Enter", "Tab", "Enter"):
         code = {"Enter": 13, "Tab": 9}[key]
@@ -227,4 +228,4 @@ def test_a_version_is_returned_to_by_keyboard(browser: Browser, service: Running
             )
         time.sleep(0.1)
     wait(browser, "document.querySelector('tbody td + td')?.textContent.includes('rolled back')")
-    assert service.get("/v1/spaces/offers/versions").json["versions"][-1]["kind"] == "rollback"
+    assert service.get("/v1/spaces/returned/versions").json["versions"][-1]["kind"] == "rollback"
