@@ -128,27 +128,6 @@ def test_without_a_common_mean_slopes_are_shrunken_to_zero() -> None:
     assert np.abs(fixed[:-1, 7]).max() < 1e-6
 
 
-@pytest.mark.parametrize("free", [[], [3], [0, 3], [0, 1, 2, 3]], ids=len)
-@pytest.mark.parametrize("seed", range(3))
-def test_partial_pooling_is_the_joint_minimum(seed: int, free: list[int]) -> None:
-    """As one least squares over the free entries of the mean and over all thetas."""
-    tasks, ridge, mean_ridge = ragged(seed), np.array([2.0, 9.0, 0.1, 1.0]), np.full(4, np.inf)
-    mean_ridge[free] = [0.5, 3.0, 0.01, 0.2][: len(free)]
-    d, T, n, k = 4, tasks.n_tasks, tasks.n_rows, len(free)
-    A = np.zeros((n + d * T + k, k + d * T))
-    for row, t in enumerate(tasks.owners):
-        A[row, k + d * t : k + d * (t + 1)] = tasks.rows[row]
-    A[n : n + d * T, k:] = np.diag(np.tile(np.sqrt(ridge), T))
-    A[n : n + d * T, :k] = -np.tile(np.diag(np.sqrt(ridge))[:, free], (T, 1))
-    A[n + d * T :, :k] = np.diag(np.sqrt(mean_ridge[free]))
-    solved = np.linalg.lstsq(A, np.r_[tasks.rewards, np.zeros(d * T + k)])[0]
-    for data in (tasks, tasks.statistics()):
-        m, Theta = data.partially_pooled(ridge, mean_ridge)
-        assert not np.delete(m, free).any()
-        np.testing.assert_allclose(m[free], solved[:k], rtol=1e-8, atol=1e-10)
-        np.testing.assert_allclose(Theta.T.ravel(), solved[k:], rtol=1e-8, atol=1e-10)
-
-
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="ridge must be at least 0"):
         CommonMean(ridge=-1.0)

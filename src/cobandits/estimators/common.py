@@ -20,7 +20,7 @@ from cobandits.estimators.base import (
 )
 from cobandits.estimators.checks import check_ridge, check_rows
 from cobandits.kernels import Marginal
-from cobandits.linalg import factor
+from cobandits.linalg import factor, solve_semidefinite
 from cobandits.randomness import RandomSource
 from cobandits.tasks import TaskData
 
@@ -43,6 +43,7 @@ _FREE = 1e8  # variance of the common mean's entry of a constant feature: not sh
 _CONSTANT = 1e-3  # weight in a penalty, as a share of the mean square: only constant ones are below
 _ENOUGH = 150  # tasks, to 299, that tell the variances: their standard error is 12 % at most
 _ENOUGH_LONG = 75  # the same for tasks with more rows than features: 16 %, a third of a step
+_RESOLVED = 1e-14  # relative precision of the precision matrix, per feature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +90,12 @@ class CommonMean(Estimator):
         self, tasks: TaskData, start: Estimate | None, rng: RandomSource, history: HistoryWriter
     ) -> Solution:
         if self.ridge == 0:
-            none = np.zeros(tasks.dim)
-            return _solved(tasks, tasks.ridge(none), none, _Prior(none, none), history)
+            return _solved(tasks, np.zeros(tasks.dim), None, history)
         tasks = tasks.compact()
         if self.ridge == "auto":
             return _shrunken(tasks, _Search.of(tasks).best(self.mean), history)
         constant = _constant(tasks) | (self.mean == "all")
-        barred = np.where(constant, 0.0, np.inf)
+        barred = np.where(constant, 0.0, tasks.mean_squares() / _NO_MEAN)
         return _shrunken(tasks, _Prior(np.full(tasks.dim, float(self.ridge)), barred), history)
 
 
@@ -118,7 +118,7 @@ class _Prior(NamedTuple):
     """Penalties on deviations and on the common mean, (d,) each: noise over prior variance."""
 
     ridge: Floats
-    mean_ridge: Floats  # infinite for features that have no entry in the mean
+    mean_ridge: Floats
 
 
 def _constant(tasks: TaskData) -> NDArray[np.bool_]:
@@ -128,18 +128,28 @@ def _constant(tasks: TaskData) -> NDArray[np.bool_]:
 
 def _shrunken(tasks: TaskData, prior: _Prior, history: HistoryWriter) -> Solution:
     """Return the common mean and the deviations with these penalties."""
-    m, Theta = tasks.partially_pooled(prior.ridge, prior.mean_ridge)
-    return _solved(tasks, Theta, m, prior, history)
+    m = _mean(tasks.marginal(1 / prior.ridge), prior.mean_ridge)
+    return _solved(tasks, prior.ridge, m, history, prior.mean_ridge)
+
+
+def _mean(sums: Marginal, mean_ridge: Floats) -> Floats:
+    """Return the common mean by generalised least squares with a penalty, (d,)."""
+    M = sums.precision + np.diag(mean_ridge)
+    tolerance = len(M) * _RESOLVED
+    return np.asarray(solve_semidefinite(M[None], sums.moments[None], tolerance)[0])
 
 
 def _solved(
-    tasks: TaskData, thetas: Floats, m: Floats, prior: _Prior, history: HistoryWriter
+    tasks: TaskData,
+    ridge: Floats,
+    mean: Floats | None,
+    history: HistoryWriter,
+    mean_ridge: Floats | float = 0.0,
 ) -> Solution:
-    Theta = tasks.kept(thetas.astype(np.float64))
+    Theta = tasks.kept(tasks.ridge(ridge, mean).astype(np.float64))
     B, W = factor(Theta)
-    ridge = prior.ridge
-    shrinkage = (ridge[:, None] * (Theta - m[:, None]) ** 2).sum()
-    shrinkage += np.sum(prior.mean_ridge[m != 0] * m[m != 0] ** 2)
+    m = np.zeros(tasks.dim) if mean is None else mean
+    shrinkage = (ridge[:, None] * (Theta - m[:, None]) ** 2).sum() + np.sum(mean_ridge * m**2)
     cost = float(tasks.residuals(Theta)[1].sum() + shrinkage)
     sizes = f"ridge {ridge.min():.3g} to {ridge.max():.3g}"
     return solved_directly(B, W, cost, history, f", with {sizes}")
@@ -217,6 +227,4 @@ class _Search:
             spread = 2 * np.log(np.diagonal(L)).sum() - np.log(p).sum()
             score = self._n_rows * np.log(left) + sums.log_determinant + float(spread)
             best = min(best, (score, p * self._squares), key=lambda found: found[0])
-        barred = best[1] >= self._squares / _NO_MEAN
-        ridge = self._squares / np.where(self._constant, one, other)
-        return best[0], _Prior(ridge, np.where(barred, np.inf, best[1]))
+        return best[0], _Prior(self._squares / np.where(self._constant, one, other), best[1])

@@ -16,14 +16,8 @@ from cobandits.kernels.active import (
 )
 from cobandits.kernels.batches import chunks, turns
 from cobandits.kernels.grams import gram_least_squares, gram_residuals, gram_ridge
-from cobandits.kernels.marginal import (
-    Marginal,
-    common_mean,
-    gram_marginal,
-    gram_partially_pooled,
-    marginal,
-)
-from cobandits.kernels.normal import Fit, RidgePenalty, pivot_tolerance
+from cobandits.kernels.marginal import Marginal, gram_marginal, marginal
+from cobandits.kernels.normal import Fit, RidgePenalty
 from cobandits.kernels.rows import COMPILED, least_squares, pull_backs, residuals, ridge
 from cobandits.kernels.variances import GramVariances, PlainVariances, Variances
 
@@ -39,17 +33,14 @@ __all__ = [
     "active_least_squares",
     "active_statistics",
     "chunks",
-    "common_mean",
     "gram_least_squares",
     "gram_marginal",
-    "gram_partially_pooled",
     "gram_residuals",
     "gram_ridge",
     "least_squares",
     "marginal",
     "packed_least_squares",
     "packed_statistics",
-    "pivot_tolerance",
     "pull_backs",
     "residuals",
     "ridge",

@@ -9,14 +9,13 @@ import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from cobandits.kernels.batches import chunks, equal_counts
-from cobandits.linalg import inverse_triangles, solve_semidefinite
+from cobandits.linalg import inverse_triangles
 
-__all__ = ["Marginal", "common_mean", "gram_marginal", "gram_partially_pooled", "marginal"]
+__all__ = ["Marginal", "gram_marginal", "marginal"]
 
 Floats = NDArray[np.floating]
 Offsets = NDArray[np.int64]
 
-_RESOLVED = 1e-14  # relative precision of the precision matrix, per feature
 _SMALL = 16  # matrices below this size are inverted in one call
 
 
@@ -69,41 +68,6 @@ def gram_marginal(grams: Floats, moments: Floats, squares: Floats, variances: Fl
         U += reduced
         log_determinant += added
     return Marginal(U[:d, :d], U[:d, d], float(U[d, d]), log_determinant)
-
-
-def common_mean(precision: Floats, moments: Floats, penalty: Floats) -> Floats:
-    """Return the common mean by generalised least squares with a penalty, (d,).
-
-    Entries with an infinite penalty are 0.
-    """
-    free = np.flatnonzero(np.isfinite(penalty))
-    M = precision[np.ix_(free, free)] + np.diag(penalty[free])
-    m = np.zeros(len(penalty))
-    m[free] = solve_semidefinite(M[None], moments[None, free], len(penalty) * _RESOLVED)[0]
-    return m
-
-
-def gram_partially_pooled(
-    grams: Floats, moments: Floats, ridge: Floats, mean_ridge: Floats
-) -> tuple[Floats, Floats]:
-    """Return the common mean, (d,), and thetas shrunken to it, (d, T), for a mean of few entries.
-
-    With ``D = ridge^-1/2`` and ``M_t = I + D G_t D``, theta is ``D M_t^-1 (D b_t + D^-1 m)``: one
-    system per task, with a right side for the moments ``b_t`` and one for each entry of m.
-    """
-    T, d, _ = grams.shape
-    D, free = 1 / np.sqrt(ridge), np.flatnonzero(np.isfinite(mean_ridge))
-    found = np.empty((T, d, 1 + len(free)))  # M^-1 D b and columns of M^-1
-    for chunk in chunks(T, d * d * grams.itemsize):
-        M = grams[chunk] * np.outer(D, D) + np.eye(d)
-        columns = np.broadcast_to(np.eye(d)[:, free], (len(M), d, len(free)))
-        sides = np.concatenate([(D * moments[chunk])[..., None], columns], axis=2)
-        found[chunk] = np.linalg.solve(M, sides)
-    precision, sums = np.zeros((d, d)), found[..., 0].sum(axis=0) / D
-    inverse = found[:, free, 1:].sum(axis=0)
-    precision[np.ix_(free, free)] = (T * np.eye(len(free)) - inverse) / np.outer(D[free], D[free])
-    m = common_mean(precision, sums, mean_ridge)
-    return m, (D * (found[..., 0] + found[..., 1:] @ (m / D)[free])).T
 
 
 def _reduced(grams: Floats, variances: Floats) -> tuple[Floats, float]:

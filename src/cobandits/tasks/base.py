@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.errors import DataError
-from cobandits.kernels import Marginal, PlainVariances, RidgePenalty, Variances, common_mean
+from cobandits.kernels import Marginal, PlainVariances, RidgePenalty, Variances
 from cobandits.tasks.checks import Codes, Floats
 from cobandits.tasks.results import (
     Averages,
@@ -199,17 +199,6 @@ class TaskData(ABC):
     @abstractmethod
     def marginal(self, variances: Floats) -> Marginal:
         """Return the likelihood's sums if thetas vary; see :class:`cobandits.kernels.Marginal`."""
-
-    def partially_pooled(self, ridge: Floats, mean_ridge: Floats) -> tuple[Floats, Floats]:
-        """Return a common mean ``m``, (d,), and thetas shrunken to it, (d, T).
-
-        The minimum of ``sum_t |y_t - Phi_t theta_t|^2 + sum_tj ridge_j (theta_tj - m_j)^2`` plus
-        ``sum_j mean_ridge_j m_j^2``. ``ridge``, (d,), is above 0; where ``mean_ridge``, (d,), is
-        infinite, m is 0.
-        """
-        sums = self.marginal(1 / ridge)
-        m = common_mean(sums.precision, sums.moments, mean_ridge)
-        return m, self.ridge(ridge, m)
 
     def variances(self, apart: NDArray[np.bool_], units: Floats) -> Variances:
         """Return the same sums for many pairs of variances: of features set apart, and of others.

@@ -229,16 +229,6 @@ class TaskStatistics(HeldTasks):
             self._part("grams"), self._part("moments"), self.squares, variances
         )
 
-    def partially_pooled(self, ridge: Floats, mean_ridge: Floats) -> tuple[Floats, Floats]:
-        """Return a common mean, (d,), and thetas shrunken to it, (d, T)."""
-        grams = self._part("grams")
-        few = 2 * np.count_nonzero(np.isfinite(mean_ridge)) < self.dim
-        sizes = np.diagonal(grams, axis1=1, axis2=2) / ridge  # (T, d)
-        singular = float(sizes.max()) * kernels.pivot_tolerance(self.dim, grams.dtype) > 1
-        if not few or singular:
-            return super().partially_pooled(ridge, mean_ridge)
-        return kernels.gram_partially_pooled(grams, self._part("moments"), ridge, mean_ridge)
-
     def variances(self, apart: NDArray[np.bool_], units: Floats) -> kernels.Variances:
         """Return the same sums for many pairs of variances, by one decomposition per task."""
         return kernels.GramVariances(
