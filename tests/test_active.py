@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cobandits.estimators import AltGDMin
 from cobandits.kernels import COMPILED, active_least_squares, active_statistics
 from cobandits.tasks import TaskRows
+from cobandits.tasks.prepared import PackedPasses
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the pass is compiled")
 
@@ -57,6 +58,34 @@ def test_it_solves_least_squares_of_every_task(rank: int, used: int) -> None:
         np.testing.assert_allclose(fit.costs[t], cost, rtol=1e-9)
         gradient += np.outer(Phi.T @ (Phi @ B @ w - y), w)
     np.testing.assert_allclose(fit.gradient, gradient, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 3.0, np.linspace(0.1, 5, DIM)], ids=["no", "one", "some"])
+@pytest.mark.parametrize("rank", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize(("used", "fewest"), [(8, 61), (21, 61), (DIM, 61), (21, 3)])
+def test_packed_statistics_give_the_pass_over_rows(
+    rank: int, used: int, fewest: int, ridge: float | NDArray[Any]
+) -> None:
+    """Also where a task has fewer rows than weights, which are then of least norm."""
+    tasks = sparse_tasks([90, 200, fewest], seed=rank, used=used, dtype=np.float64)
+    statistics = tasks.statistics()
+    packed = statistics.packed()
+    assert isinstance(packed, PackedPasses)
+    assert packed.packed.grams.nbytes < statistics.grams.nbytes / 1.5
+    B = np.linalg.qr(np.random.default_rng(rank).standard_normal((DIM, rank)))[0]
+    found, expected = packed.least_squares(B, ridge), tasks.least_squares(B, ridge)
+    for name in ("weights", "gradient", "costs", "cost", "weighted"):
+        one, other = getattr(found, name), getattr(expected, name)
+        np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-7, err_msg=name)
+    assert found.determined == (fewest >= rank or bool(np.any(ridge)))
+
+
+def test_statistics_of_few_features_are_not_packed() -> None:
+    rng = np.random.default_rng(0)
+    few = TaskRows.from_arrays(rng.standard_normal((40, 5)), rng.standard_normal(40), [0, 1] * 20)
+    statistics = few.statistics()
+    assert statistics.packed() is statistics
+    assert few.packed() is few
 
 
 @pytest.mark.parametrize(
@@ -111,7 +140,7 @@ def test_wrong_arrays_are_refused() -> None:
 
     def call(**changed: Any) -> None:
         _pass.gram_least_squares(
-            *active._replace(**changed)[:5], B, W, gradient, costs, DIM, 2, 0.0
+            *active._replace(**changed)[:5], B, np.zeros((2, 2)), W, gradient, costs, DIM, 2, 0.0
         )
 
     call()

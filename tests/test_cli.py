@@ -418,7 +418,9 @@ def test_duplicate_columns_are_warned_of_and_constant_ones_left_out(
     run: Run, tmp_path: Path
 ) -> None:
     path = tmp_path / "rows.csv"
-    table(noise=0.1).with_columns(pl.lit(3.0).alias("flat"), twin=pl.col("b")).write_csv(path)
+    odd = pl.int_range(pl.len()) % 2  # and its complement: sums are equal, columns are not
+    frame = table(noise=0.1).with_columns(pl.lit(3.0).alias("flat"), twin=pl.col("b"))
+    frame.head(len(frame) // 2 * 2).with_columns(odd=odd, even=1 - odd).write_csv(path)
     result = run("fit", path, *COLUMNS, "--rank", 1, "-o", tmp_path / "model", "--json")
     assert result.code == 0
     warnings = result.records[0]["warnings"]

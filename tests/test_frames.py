@@ -289,3 +289,24 @@ def test_without_polars_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[data\]'"):
         read_frame(path)
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1"] * 10_000 + ["2.5"],
+        [""] * 10_000 + ["3"],
+        ["true"] * 10_000 + ["maybe"],
+        ["7"] * 10_000 + ["x"],
+        [""] * 10_001,
+        ["1", "", "2.5"],
+    ],
+    ids=["decimals later", "empty at first", "text after flags", "text later", "empty", "few"],
+)
+def test_all_rows_tell_the_types_of_columns(tmp_path: Path, cells: list[str]) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("task,cell\n" + "".join(f"a,{cell}\n" for cell in cells))
+    expected = polars.read_csv(path, null_values=[""], infer_schema_length=None)
+    found = cast(polars.DataFrame, read_frame(path))
+    assert found.schema == expected.schema
+    assert found.equals(expected)

@@ -520,16 +520,42 @@ def test_dimensions_and_names_are_checked() -> None:
     assert tasks.statistics().feature_names == names
 
 
-def test_statistics_of_parts_add_up_to_those_of_all_rows() -> None:
-    tasks = drawn(d=4, T=5, r=1, n=9, noise=0.1).tasks
-    pieces = [part.statistics() for part in tasks.split(3, np.random.default_rng(0))]
-    whole, sums = tasks.statistics(), pieces[0].plus(pieces[1:]).sums
-    assert set(sums) == set(whole.sums)
-    for name, expected in whole.sums.items():
-        np.testing.assert_allclose(sums[name], expected)
-    np.testing.assert_allclose(pieces[0].plus(pieces[1:]).squared_moment(), whole.squared_moment())
-    with pytest.raises(DataError, match="same tasks and features"):
-        pieces[0].plus([TaskStatistics(4)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_statistics_of_some_rows_are_those_of_the_selected_ones(dtype: type) -> None:
+    rows = drawn(d=4, T=5, r=1, n=9, noise=0.1).tasks
+    tasks = TaskRows.from_arrays(rows.rows.astype(dtype), rows.rewards, rows.owners)
+    mask = np.random.default_rng(0).random(tasks.n_rows) < 0.6
+    mask[tasks.owners == 2] = False  # a task without rows stays
+    some, expected = TaskStatistics.of_some(tasks, mask), tasks.select(mask).statistics()
+    assert (some.labels, some.counts.tolist()) == (tasks.labels, expected.counts.tolist())
+    assert some.counts[2] == 0
+    assert set(some.sums) == set(expected.sums)
+    for name, sums in expected.sums.items():
+        np.testing.assert_allclose(some.sums[name], sums, rtol=1e-12)
+    assert np.isnan(some.squared_moment()).all()  # not computed
+
+
+def test_statistics_of_some_rows_refuse_what_cannot_be_squared() -> None:
+    tasks = TaskRows.from_arrays([[1e200], [1.0]], [1.0, 1.0], "aa")
+    with pytest.raises(DataError, match="too large to square"):
+        TaskStatistics.of_some(tasks, np.array([True, False]))
+    assert TaskStatistics.of_some(tasks, np.array([False, True])).n_rows == 1
+
+
+def test_adopted_arrays_are_copied_only_to_be_sorted() -> None:
+    Phi, y = numbers(4, 2)
+    for labels, kept in (("aabb", True), ("abab", False)):
+        tasks = TaskRows.adopting(Phi, y, labels, ["one", "two"])
+        expected = TaskRows.from_arrays(Phi, y, labels, feature_names=["one", "two"])
+        assert np.shares_memory(tasks.rows, Phi) == kept
+        assert not np.shares_memory(expected.rows, Phi)
+        assert (tasks.labels, tasks.feature_names) == (expected.labels, expected.feature_names)
+        for name in ("rows", "rewards", "offsets", "counts"):
+            np.testing.assert_array_equal(getattr(tasks, name), getattr(expected, name))
+        tasks.add([[5.0, 6.0]], [7.0], "c")  # they grow like others
+        assert tasks.counts.tolist() == [2, 2, 1]
+    with pytest.raises(DataError, match="NaN or an infinite value"):
+        TaskRows.adopting(np.full((1, 1), np.nan), np.ones(1), "a", ["one"])
 
 
 def test_rewards_alone_have_one_feature_of_ones() -> None:

@@ -6,10 +6,11 @@ import importlib
 import io
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ __all__ = [
 INTERCEPT = "(intercept)"
 
 MISSING_CELLS = ("", "NA", "N/A", "NULL", "null")  # cells of a CSV file that hold no value
+_FIRST_ROWS = 10_000  # of a CSV file, which tell the types of its columns
 _PARQUET = (".parquet", ".pq")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
@@ -105,14 +107,19 @@ def read_frame(path: str | Path) -> Frame:
 
 
 def _read_csv(polars: ModuleType, path: Path, separator: str) -> Frame:
-    """Read a file of text; all rows tell the types of its columns, since the first may be empty."""
-    frame: Frame = polars.read_csv(
-        path,
-        separator=separator,
-        null_values=list(MISSING_CELLS),
-        infer_schema_length=None,
-    )
-    return frame
+    """Read a file of text; all rows tell the types of its columns, if the first ones do not.
+
+    They do not where later cells are of another type, which the parser refuses, or where a column
+    has no cell among them.
+    """
+    read = partial(polars.read_csv, path, separator=separator, null_values=list(MISSING_CELLS))
+    try:
+        frame = read(infer_schema_length=_FIRST_ROWS)
+    except polars.exceptions.ComputeError:
+        return cast("Frame", read(infer_schema_length=None))
+    first = frame.head(_FIRST_ROWS)
+    empty = any(first[name].null_count() == len(first) for name in first.columns)
+    return cast("Frame", read(infer_schema_length=None) if empty else frame)
 
 
 def _check_separator(path: Path, separator: str) -> None:

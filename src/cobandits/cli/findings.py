@@ -150,8 +150,10 @@ def _doubtful_columns(tasks: TaskRows) -> list[str]:
     names = tasks.feature_names or tuple(str(j) for j in range(tasks.dim))
     varies = tasks.rows.min(axis=0) < tasks.rows.max(axis=0)
     constant = [n for n, v in zip(names, varies, strict=True) if not v and n != INTERCEPT]
+    sums = tasks.rows.sum(axis=0)  # those of equal columns are added up alike
+    _, places, times = np.unique(sums, return_inverse=True, return_counts=True)
     equal: dict[bytes, list[str]] = {}
-    for j in np.flatnonzero(varies).tolist():
+    for j in np.flatnonzero(varies & (times[places] > 1)).tolist():
         digest = hashlib.sha256(tasks.rows[:, j].tobytes()).digest()
         equal.setdefault(digest, []).append(names[j])
     twins = [" = ".join(group) for group in equal.values() if len(group) > 1]

@@ -16,6 +16,7 @@ from cobandits.labels import check_labels
 from cobandits.schema import Schema, infer_fields
 from cobandits.schema.values import Values, as_numbers, values_of
 from cobandits.tasks import TaskRows
+from cobandits.tasks.layout import aligned_empty
 
 __all__ = ["MISSING", "Columns", "Missing", "Table", "read_table"]
 
@@ -140,10 +141,10 @@ def _tasks(
 ) -> tuple[Schema | None, TaskRows]:
     """Encode the rows; the schema then knows the means of its columns, for rows with gaps."""
     names = () if schema is None else schema.names
-    encoded = np.empty((len(rewards), len(names) + columns.intercept))
+    encoded = aligned_empty((len(rewards), len(names) + columns.intercept))
     if schema is not None:
         schema = schema.with_usual(schema.encode(raw, out=encoded[:, : len(names)]))
     if columns.intercept:
         encoded[:, -1] = 1
         names = (*names, INTERCEPT)
-    return schema, TaskRows.from_arrays(encoded, rewards, labels, feature_names=names)
+    return schema, TaskRows.adopting(encoded, rewards, labels, names)

@@ -51,12 +51,13 @@ INLINE void NAMED(band)(const REAL *G, long left, const REAL *X, REAL *Y, long p
 
 /* Solve a task from X = B, Y = G X and m = Phi'y, all in its own features; returns its cost, or -1 where it is singular.
  * g becomes Phi'(Phi theta - y). */
-INLINE double NAMED(solve_gram)(const REAL *X, const REAL *Y, const REAL *m, double square, long pitch, long rank,
-                                REAL tolerance, REAL *M, REAL *w, REAL *g) {
+INLINE double NAMED(solve_gram)(const REAL *X, const REAL *Y, const REAL *m, double square, const REAL *penalty,
+                                long pitch, long rank, REAL tolerance, REAL *M, REAL *w, REAL *g) {
     REAL *factor = M + rank * rank, *v = factor + rank * rank;
     for (long p = 0; p < rank; p++) {
         v[p] = w[p] = NAMED(dot)(X + p * pitch, m, pitch);
-        for (long q = 0; q < rank; q++) M[p * rank + q] = NAMED(dot)(X + p * pitch, Y + q * pitch, pitch);
+        for (long q = 0; q < rank; q++)
+            M[p * rank + q] = NAMED(dot)(X + p * pitch, Y + q * pitch, pitch) + penalty[p * rank + q];
     }
     memcpy(factor, M, sizeof(REAL) * rank * rank);
     if (!NAMED(solve)(factor, w, rank, tolerance)) return -1;
@@ -79,8 +80,8 @@ INLINE double NAMED(solve_gram)(const REAL *X, const REAL *Y, const REAL *m, dou
  */
 TARGET static void NAMED(gram_least_squares)(const REAL *grams, const REAL *moments, const double *squares,
                                              const int64_t *index, const int64_t *starts, long n_tasks, long dim,
-                                             long rank, const REAL *B, REAL tolerance, REAL *W, REAL *gradient,
-                                             double *costs, long widest, REAL *scratch) {
+                                             long rank, const REAL *B, const REAL *penalty, REAL tolerance, REAL *W,
+                                             REAL *gradient, double *costs, long widest, REAL *scratch) {
     REAL *X = scratch, *Y = X + rank * widest, *g = Y + rank * widest, *M = g + widest;
     memset(gradient, 0, sizeof(REAL) * dim * rank);
     for (long t = 0; t < n_tasks; t++) {
@@ -94,7 +95,7 @@ TARGET static void NAMED(gram_least_squares)(const REAL *grams, const REAL *mome
             NAMED(band)(grams, left, X, Y, pitch, rank);
             grams += BAND * (left + BAND);
         }
-        costs[t] = NAMED(solve_gram)(X, Y, moments + starts[t], squares[t], pitch, rank, tolerance, M, w, g);
+        costs[t] = NAMED(solve_gram)(X, Y, moments + starts[t], squares[t], penalty, pitch, rank, tolerance, M, w, g);
         if (costs[t] < 0) {
             memset(w, 0, sizeof(REAL) * rank);
             continue;

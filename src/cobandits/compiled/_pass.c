@@ -139,17 +139,18 @@ static long widest_task(const int64_t *starts, const int64_t *index, long n_task
 }
 
 static PyObject *py_gram_least_squares(PyObject *self, PyObject *args) {
-    Py_buffer grams, moments, squares, index, starts, B, W, gradient, costs;
+    Py_buffer grams, moments, squares, index, starts, B, penalty, W, gradient, costs;
     long dim, rank, room;
     double tolerance;
     PyObject *result = NULL;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*w*w*w*lld", &grams, &moments, &squares, &index, &starts, &B, &W, &gradient,
-                          &costs, &dim, &rank, &tolerance))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*w*w*w*lld", &grams, &moments, &squares, &index, &starts, &B, &penalty, &W,
+                          &gradient, &costs, &dim, &rank, &tolerance))
         return NULL;
     long n_tasks = starts.len / sizeof(int64_t) - 1, n_index = index.len / sizeof(int64_t);
     size_t size = sizeof(double);
     if (!has_length(&moments, n_index, size, "moments") || !has_length(&squares, n_tasks, size, "squares") ||
-        !has_length(&B, product(dim, rank, 1), size, "B") || !has_length(&W, product(n_tasks, rank, 1), size, "W") ||
+        !has_length(&B, product(dim, rank, 1), size, "B") ||
+        !has_length(&penalty, product(rank, rank, 1), size, "penalty") || !has_length(&W, product(n_tasks, rank, 1), size, "W") ||
         !has_length(&gradient, product(dim, rank, 1), size, "gradient") || !has_length(&costs, n_tasks, size, "costs"))
         goto done;
     long widest = widest_task(starts.buf, index.buf, n_tasks, n_index, dim, &room);
@@ -158,14 +159,14 @@ static PyObject *py_gram_least_squares(PyObject *self, PyObject *args) {
     if (!scratch) goto done;
     Py_BEGIN_ALLOW_THREADS;
     PICK(gram_least_squares_f64)(grams.buf, moments.buf, squares.buf, index.buf, starts.buf, n_tasks, dim, rank, B.buf,
-                                 tolerance, W.buf, gradient.buf, costs.buf, widest, scratch);
+                                 penalty.buf, tolerance, W.buf, gradient.buf, costs.buf, widest, scratch);
     Py_END_ALLOW_THREADS;
     free(scratch);
     result = PyLong_FromLong(count_singular(costs.buf, n_tasks));
 done:
     PyBuffer_Release(&grams), PyBuffer_Release(&moments), PyBuffer_Release(&squares);
     PyBuffer_Release(&index), PyBuffer_Release(&starts), PyBuffer_Release(&B);
-    PyBuffer_Release(&W), PyBuffer_Release(&gradient), PyBuffer_Release(&costs);
+    PyBuffer_Release(&penalty), PyBuffer_Release(&W), PyBuffer_Release(&gradient), PyBuffer_Release(&costs);
     return result;
 }
 

@@ -9,6 +9,7 @@ def gram_least_squares(
     index: NDArray[Any],
     starts: NDArray[Any],
     B: NDArray[Any],
+    penalty: NDArray[Any],
     W: NDArray[Any],
     gradient: NDArray[Any],
     costs: NDArray[Any],

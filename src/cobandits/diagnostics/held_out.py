@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from typing import Literal
 
@@ -68,7 +68,8 @@ def sharing(
     shared = LowRank(rank=rank, ridge=ridge, tolerance=ROUGH, iterations=STEPS)
     n_held = _enough_folds(folds)
     errors, ranks = _held_out_errors(rows, folds, n_held, shared, progress)
-    return _summary(rows.select(folds < n_held), errors[folds < n_held], ranks)
+    held = folds < n_held
+    return _summary(rows.rewards_alone().select(held), errors[held], ranks)
 
 
 def _enough_folds(folds: NDArray[np.int64]) -> int:
@@ -106,30 +107,31 @@ def _held_out_errors(
     """
     errors = np.empty((rows.n_rows, len(ALL)))
     ranks = []
-    for fold, training in enumerate(_training(rows, folds, n_held)):
+    for fold in range(n_held):
         held = folds == fold
-        unseen = rows.select(held)
-        shared = shared_fit(training, estimator)
-        common, own = common_and_own(training)
-        models = shared, common, Pooled().fit(training), own  # in the order of MODELS
-        errors[held, :-1] = _squared_errors(unseen, [model.theta for model in models])
-        errors[held, -1] = (unseen.rewards - _means(training)[unseen.owners]) ** 2
-        ranks.append(shared.rank)
+        errors[held], rank = _errors_of_fold(rows, held, estimator)
+        ranks.append(rank)
         if progress is not None:
             progress(fold + 1, n_held)
     return errors, tuple(ranks)
 
 
-def _training(rows: TaskRows, folds: NDArray[np.int64], n_held: int) -> Iterator[HeldTasks]:
-    """Yield what is not held out in each fold: rows, or statistics where there are many rows."""
-    if not rows.is_long:
-        yield from (rows.select(folds != fold) for fold in range(n_held))
-        return
-    groups = np.minimum(folds, n_held)  # the last one is never held out
-    parts = [TaskStatistics.of(rows, groups == group) for group in range(groups.max() + 1)]
-    for fold in range(n_held):
-        first, *rest = parts[:fold] + parts[fold + 1 :]
-        yield first.plus(rest)
+def _errors_of_fold(
+    rows: TaskRows, held: NDArray[np.bool_], estimator: LowRank
+) -> tuple[Floats, int]:
+    """Return the squared errors of the rows that are ``held`` out, and the shared rank."""
+    training, unseen = _training(rows, ~held), rows.select(held)
+    shared = shared_fit(training, estimator)
+    common, own = common_and_own(training)
+    models = shared, common, Pooled().fit(training), own  # in the order of MODELS
+    of_models = _squared_errors(unseen, [model.theta for model in models])
+    of_means = (unseen.rewards - _means(training)[unseen.owners]) ** 2
+    return np.column_stack([of_models, of_means]), shared.rank
+
+
+def _training(rows: TaskRows, mask: NDArray[np.bool_]) -> HeldTasks:
+    """Return the rows where ``mask``, or their statistics where there are many rows."""
+    return TaskStatistics.of_some(rows, mask) if rows.is_long else rows.select(mask)
 
 
 def _means(training: HeldTasks) -> Floats:

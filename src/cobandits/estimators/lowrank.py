@@ -18,7 +18,7 @@ from cobandits.estimators.checks import (
     check_rows,
     starting_basis,
 )
-from cobandits.estimators.quasinewton import Minimum, Projection
+from cobandits.estimators.quasinewton import Minimum, Point, Projection
 from cobandits.kernels import RidgePenalty
 from cobandits.linalg import orthonormal
 from cobandits.randomness import RandomSource
@@ -142,11 +142,12 @@ class LowRank(Estimator):
         largest = min(tasks.dim, tasks.n_tasks)
         B = cost.scaling.start(1)
         best: tuple[float, int, Floats] = (np.inf, 1, B)
+        start = cost.at(B)
         for rank in range(1, largest + 1):
             parameters = free_parameters(tasks, rank)
             if _COUNTED * parameters >= n:
                 break
-            found = self._roughly(cost, B)
+            found = self._roughly(cost, start)
             score = max(found.cost, rounding) / (1 - _COUNTED * parameters / n) ** 2
             best = min(best, (score, rank, found.basis), key=lambda candidate: candidate[0])
             G = tasks.kept(tasks.residuals(found.basis @ found.weights)[0])
@@ -154,17 +155,18 @@ class LowRank(Estimator):
             exhausted = rank >= best[1] + _PATIENCE and is_noise
             if exhausted or rank == largest or found.cost <= rounding:
                 break
-            B = self._grown(cost, found.basis, G)
+            start = self._grown(cost, found.basis, G)
         return best[1:]
 
-    def _grown(self, cost: Projection, B: Floats, G: Floats) -> Floats:
+    def _grown(self, cost: Projection, B: Floats, G: Floats) -> Point:
         """Return a start with one more column than ``B``.
 
         It adds the best direction of the residuals; or it is the spectral start, if that has
         the lower cost.
         """
         grown = orthonormal(np.column_stack([B, cost.scaling.directions(G, 1)]))
-        return min(grown, cost.scaling.start(grown.shape[1]), key=cost.at)
+        starts = cost.at(grown), cost.at(cost.scaling.start(grown.shape[1]))
+        return min(starts, key=lambda start: start.fit.cost)
 
     def _empirical_ridge(self, cost: Projection, B: Floats) -> tuple[Floats, RidgePenalty]:
         """Return a basis and the ridge per feature, (d,), estimated by empirical Bayes.
@@ -181,7 +183,8 @@ class LowRank(Estimator):
             B = self._minimised(cost, B, HistoryWriter()).basis
         ridge = cost.scaling.ridge(_HOLD)
         for _ in range(_ROUNDS):
-            found = self._roughly(cost.with_ridge(ridge), B)
+            ridged = cost.with_ridge(ridge)
+            found = self._roughly(ridged, ridged.at(B))
             B, Theta = found.basis, found.basis @ found.weights
             noise = float(tasks.residuals(Theta)[1].sum()) / spare
             signal = float((scale @ Theta**2).sum()) / tasks.n_tasks / rank
@@ -200,15 +203,19 @@ class LowRank(Estimator):
 
         def descended(B: Floats) -> Minimum:
             return cost.descend(
-                B, history.restarted(), iterations=self.iterations, tolerance=self.tolerance
+                cost.at(B),
+                history.restarted(),
+                iterations=self.iterations,
+                tolerance=self.tolerance,
             )
 
         found = descended(start)
         sizes = _sizes(found)
         if not _median_is_below(float(sizes.max()) / _RUNAWAY, sizes):
             return found
-        held = cost.with_ridge(cost.ridge + cost.scaling.ridge(_HOLD)).descend(
-            start, history.restarted(), iterations=self.iterations, tolerance=_ROUGH
+        ridged = cost.with_ridge(cost.ridge + cost.scaling.ridge(_HOLD))
+        held = ridged.descend(
+            ridged.at(start), history.restarted(), iterations=self.iterations, tolerance=_ROUGH
         )
         found = descended(held.basis)
         sizes, usual = _sizes(found), _sizes(held)
@@ -218,7 +225,7 @@ class LowRank(Estimator):
         advice = "a task's weights grow without bound; lower rank, add rows or set ridge"
         return held._replace(status=replace(held.status, outcome="refused", message=advice))
 
-    def _roughly(self, cost: Projection, start: Floats) -> Minimum:
+    def _roughly(self, cost: Projection, start: Point) -> Minimum:
         """Return a minimum that is precise enough to be compared with others."""
         return cost.descend(start, HistoryWriter(), iterations=self.iterations, tolerance=_ROUGH)
 

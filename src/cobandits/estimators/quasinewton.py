@@ -19,9 +19,9 @@ from cobandits.linalg import (
     orthonormal,
     spectral_norm,
 )
-from cobandits.tasks import TaskData, TaskFit
+from cobandits.tasks import RidgedLeastSquares, TaskData, TaskFit
 
-__all__ = ["Minimum", "Projection", "Scaling"]
+__all__ = ["Minimum", "Point", "Projection", "Scaling"]
 
 Floats = NDArray[np.floating]
 
@@ -45,6 +45,13 @@ class Minimum(NamedTuple):
     history: HistoryWriter
 
 
+class Point(NamedTuple):
+    """A basis for features divided by their root mean square, and the best weights there."""
+
+    basis: Floats  # (d, r), C-contiguous
+    fit: TaskFit
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Projection:
     """The cost as a function of the basis alone: ``f(B) = min_W f(B, W)``, with a ridge.
@@ -57,30 +64,32 @@ class Projection:
     tasks: TaskData
     ridge: RidgePenalty
     scaling: Scaling
+    passes: RidgedLeastSquares  # over the tasks
 
     @classmethod
     def of(cls, tasks: TaskData, ridge: RidgePenalty) -> Projection:
         """Return the cost of these tasks with a ridge, one number or one per feature."""
-        return cls(tasks=tasks, ridge=ridge, scaling=Scaling.of(tasks, ridge))
+        scaling = Scaling.of(tasks, ridge)
+        return cls(tasks=tasks, ridge=ridge, scaling=scaling, passes=tasks.packed())
 
     def with_ridge(self, ridge: RidgePenalty) -> Projection:
         """Return the cost of the same tasks with another ridge."""
-        return Projection(tasks=self.tasks, ridge=ridge, scaling=self.scaling.with_ridge(ridge))
+        return replace(self, ridge=ridge, scaling=self.scaling.with_ridge(ridge))
 
-    def at(self, B: Floats) -> float:
-        """Return the cost at a basis."""
-        return self.tasks.least_squares(B, self.ridge).cost
+    def at(self, B: Floats) -> Point:
+        """Return where a descent from a basis begins, with its cost."""
+        scaled = np.ascontiguousarray(orthonormal(B * self.scaling.units[:, None]))
+        return Point(scaled, self._scaled_fit(scaled))
 
     def descend(
-        self, start: Floats, history: HistoryWriter, *, iterations: int, tolerance: float
+        self, start: Point, history: HistoryWriter, *, iterations: int, tolerance: float
     ) -> Minimum:
         """Descend from ``start`` until the predicted decrease is small.
 
         During the descent ``B`` is the basis for features divided by their root mean square.
         """
         units = self.scaling.units[:, None]  # (d, 1)
-        B = np.ascontiguousarray(orthonormal(start * units))
-        fit = self._scaled_fit(B)
+        B, fit = start
         cost = fit.cost
         memory, rounding = _Memory(B.size), self.tasks.rounding
         iteration, status = 0, None
@@ -119,13 +128,13 @@ class Projection:
         if fit.determined:
             weights = basis.T @ (B / units) @ fit.weights
             return Minimum(basis, weights, cost, status, history)
-        final = self.tasks.least_squares(basis, self.ridge)  # of least norm in this basis
+        final = self.passes.least_squares(basis, self.ridge)  # of least norm in this basis
         return Minimum(basis, final.weights, final.cost, status, history)
 
     def _scaled_fit(self, B: Floats) -> TaskFit:
         """Return the best weights, their costs and half the gradient, for scaled features."""
         units = self.scaling.units[:, None]
-        fit = self.tasks.least_squares(B / units, self.ridge)
+        fit = self.passes.least_squares(B / units, self.ridge)
         return fit._replace(gradient=np.divide(fit.gradient, units, order="C"))
 
     def _search(

@@ -7,7 +7,13 @@ uses (``active``). On rows, a pass runs compiled
 Both are single-threaded: what is parallel is the level above, processes over trials or cells.
 """
 
-from cobandits.kernels.active import ActiveStatistics, active_least_squares, active_statistics
+from cobandits.kernels.active import (
+    ActiveStatistics,
+    active_least_squares,
+    active_statistics,
+    packed_least_squares,
+    packed_statistics,
+)
 from cobandits.kernels.batches import chunks, turns
 from cobandits.kernels.grams import gram_least_squares, gram_residuals, gram_ridge
 from cobandits.kernels.marginal import Marginal, gram_marginal, marginal
@@ -33,6 +39,8 @@ __all__ = [
     "gram_ridge",
     "least_squares",
     "marginal",
+    "packed_least_squares",
+    "packed_statistics",
     "pull_backs",
     "residuals",
     "ridge",

@@ -13,13 +13,26 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.kernels.normal import Fit, pivot_tolerance
+from cobandits.kernels.grams import gram_least_squares
+from cobandits.kernels.normal import (
+    Fit,
+    RidgePenalty,
+    pivot_tolerance,
+    weight_penalty,
+    with_ridge_gradient,
+)
 from cobandits.kernels.rows import COMPILED
 
 if COMPILED:
     from cobandits.compiled import _pass
 
-__all__ = ["ActiveStatistics", "active_least_squares", "active_statistics"]
+__all__ = [
+    "ActiveStatistics",
+    "active_least_squares",
+    "active_statistics",
+    "packed_least_squares",
+    "packed_statistics",
+]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
@@ -68,21 +81,87 @@ def active_statistics(rows: Floats, rewards: Floats, offsets: Codes) -> ActiveSt
     )
 
 
+def packed_statistics(grams: Floats, moments: Floats, squares: Floats) -> ActiveStatistics | None:
+    """Return the same of statistics, (T, d, d), (T, d) and (T,); None where that gains nothing."""
+    used = [_filled(np.flatnonzero(np.diagonal(one))) for one in grams]
+    widths = np.array([len(one) for one in used])
+    sizes = widths * (widths + _BAND) // 2
+    if not COMPILED or _GAIN * sizes.sum() > grams.size:
+        return None
+    packed, ends = _aligned_empty(sizes.sum()), np.cumsum(sizes)
+    places = {width: _packing(width) for width in np.unique(widths).tolist()}
+    for one, of, end, size in zip(grams, used, ends.tolist(), sizes.tolist(), strict=True):
+        i, j = places[len(of)]
+        # what fills up, -1, meets zeros in every product: any number will do
+        np.take(one, of[i] * len(one) + of[j], out=packed[end - size : end], mode="wrap")
+    features = np.concatenate(used)
+    return ActiveStatistics(
+        grams=packed,
+        moments=moments[np.repeat(np.arange(len(grams)), widths), features].astype(np.float64),
+        squares=squares.astype(np.float64),
+        features=features,
+        starts=np.concatenate([[0], np.cumsum(widths)]).astype(np.int64),
+        dim=grams.shape[1],
+    )
+
+
+def _packing(width: int) -> tuple[Codes, Codes]:
+    """Return row and column of each number of a packed matrix, in its order."""
+    rows, columns = np.divmod(np.arange(width * width), max(width, 1))
+    band = rows // _BAND
+    left, on = columns < band * _BAND, columns // _BAND == band
+    places = np.flatnonzero(left | on)
+    order = np.lexsort((columns[places], rows[places], on[places], band[places]))
+    return rows[places][order], columns[places][order]
+
+
 def active_least_squares(active: ActiveStatistics, B: Floats) -> Fit | None:
     """Solve :func:`cobandits.kernels.least_squares`; None where a task has no single solution."""
+    fit = _pass_over(active, B, 0.0)
+    return fit if fit.determined else None
+
+
+def packed_least_squares(
+    packed: ActiveStatistics,
+    grams: Floats,
+    moments: Floats,
+    squares: Floats,
+    B: Floats,
+    ridge: RidgePenalty,
+) -> Fit:
+    """Solve :func:`cobandits.kernels.gram_least_squares` from the same statistics, packed.
+
+    Tasks that have no single solution are solved from the statistics as they were.
+    """
+    fit = _pass_over(packed, B, ridge)
+    if fit.determined:
+        return fit
+    rest = np.flatnonzero(fit.costs < 0)
+    found = gram_least_squares(grams[rest], moments[rest], squares[rest], B, ridge)
+    fit.weights[:, rest], fit.costs[rest] = found.weights, found.costs
+    return fit._replace(gradient=fit.gradient + found.gradient, determined=found.determined)
+
+
+def _pass_over(active: ActiveStatistics, B: Floats, ridge: RidgePenalty) -> Fit:
+    """Solve the tasks that have a single solution; the weights of others are 0, their costs -1."""
     (d, r), T = B.shape, len(active.squares)
     W, gradient, costs = np.empty((T, r)), np.empty((d, r)), np.empty(T)
     B_c = np.ascontiguousarray(B, np.float64)
+    penalty = np.ascontiguousarray(weight_penalty(B_c, ridge))
+    tolerance = pivot_tolerance(r, B_c.dtype)
     n_singular = _pass.gram_least_squares(
-        *active[:5], B_c, W, gradient, costs, d, r, pivot_tolerance(r, B_c.dtype)
+        *active[:5], B_c, penalty, W, gradient, costs, d, r, tolerance
     )
-    return None if n_singular else Fit(W.T, gradient, costs, determined=True)
+    return with_ridge_gradient(Fit(W.T, gradient, costs, determined=not n_singular), B, ridge)
 
 
 def _used(rows: Floats) -> Codes:
     """Return the features that are not 0 in all rows, filled up with -1 to a multiple of eight."""
-    found = np.flatnonzero(rows.any(axis=0))
-    return np.pad(found, (0, -len(found) % _BAND), constant_values=-1)
+    return _filled(np.flatnonzero(rows.any(axis=0)))
+
+
+def _filled(features: Codes) -> Codes:
+    return np.pad(features, (0, -len(features) % _BAND), constant_values=-1)
 
 
 def _statistics(rows: Floats, rewards: Floats, used: Codes) -> tuple[Doubles, Doubles, float]:
@@ -99,8 +178,12 @@ def _statistics(rows: Floats, rewards: Floats, used: Codes) -> tuple[Doubles, Do
 
 def _aligned(numbers: Doubles) -> Doubles:
     """Return a copy that begins at a cache line: it is read faster."""
-    raw = np.empty(numbers.nbytes + _CACHE_LINE, np.uint8)
-    begin = -raw.ctypes.data % _CACHE_LINE
-    out = raw[begin : begin + numbers.nbytes].view(np.float64)
+    out = _aligned_empty(len(numbers))
     out[...] = numbers
     return out
+
+
+def _aligned_empty(length: int) -> Doubles:
+    raw = np.empty(8 * length + _CACHE_LINE, np.uint8)
+    begin = -raw.ctypes.data % _CACHE_LINE
+    return raw[begin : begin + 8 * length].view(np.float64)

@@ -6,9 +6,17 @@ with the number of rows. Estimators take either, as ``TaskData``.
 """
 
 from cobandits.tasks.base import TaskData
-from cobandits.tasks.results import LeastSquares, TaskFit
+from cobandits.tasks.results import LeastSquares, RidgedLeastSquares, TaskFit
 from cobandits.tasks.rows import TaskRows
 from cobandits.tasks.spread import SpreadTasks
 from cobandits.tasks.statistics import TaskStatistics
 
-__all__ = ["LeastSquares", "SpreadTasks", "TaskData", "TaskFit", "TaskRows", "TaskStatistics"]
+__all__ = [
+    "LeastSquares",
+    "RidgedLeastSquares",
+    "SpreadTasks",
+    "TaskData",
+    "TaskFit",
+    "TaskRows",
+    "TaskStatistics",
+]

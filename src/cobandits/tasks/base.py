@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from cobandits.errors import DataError
 from cobandits.kernels import Marginal, PlainVariances, RidgePenalty, Variances
 from cobandits.tasks.checks import Codes, Floats
-from cobandits.tasks.results import Averages, LeastSquares, Scatter, TaskFit, TaskMeans
+from cobandits.tasks.results import (
+    Averages,
+    LeastSquares,
+    RidgedLeastSquares,
+    Scatter,
+    TaskFit,
+    TaskMeans,
+)
 
 __all__ = ["TaskData"]
 
@@ -102,6 +109,10 @@ class TaskData(ABC):
 
     def prepared(self) -> LeastSquares:
         """Return what solves :meth:`least_squares` for many bases, in the form that is fastest."""
+        return self
+
+    def packed(self) -> RidgedLeastSquares:
+        """Return what solves it for some bases, in a form that is made in the time of a few."""
         return self
 
     @abstractmethod

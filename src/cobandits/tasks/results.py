@@ -7,10 +7,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.kernels import Fit
+from cobandits.kernels import Fit, RidgePenalty
 from cobandits.tasks.checks import Codes, Floats
 
-__all__ = ["Averages", "LeastSquares", "Scatter", "TaskFit", "TaskMeans"]
+__all__ = ["Averages", "LeastSquares", "RidgedLeastSquares", "Scatter", "TaskFit", "TaskMeans"]
 
 
 class TaskFit(NamedTuple):
@@ -35,6 +35,14 @@ class LeastSquares(Protocol):
 
     def least_squares(self, B: Floats) -> TaskFit:
         """Solve every task in the span of ``B``; see :func:`cobandits.kernels.least_squares`."""
+        ...
+
+
+class RidgedLeastSquares(Protocol):
+    """The same with a ridge on theta."""
+
+    def least_squares(self, B: Floats, ridge: RidgePenalty = 0.0) -> TaskFit:
+        """Solve every task in the span of ``B``."""
         ...
 
 

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cobandits import kernels
-from cobandits.tasks.checks import Codes, Floats
+from cobandits.tasks.checks import Codes, Floats, Labels, checked_rows, encoded
 from cobandits.tasks.held import HeldTasks
+from cobandits.tasks.layout import joined, sorting
 from cobandits.tasks.leave_one_out import ridge_errors
 from cobandits.tasks.prepared import passes_over
 from cobandits.tasks.results import LeastSquares, Scatter, TaskFit, TaskMeans
 from cobandits.tasks.statistics import TaskStatistics
+from cobandits.tasks.sums import scatter_around, squared_moment
 
 __all__ = ["TaskRows"]
-
-_CACHE_LINE = 64  # bytes
 
 
 class TaskRows(HeldTasks):
@@ -37,6 +37,34 @@ class TaskRows(HeldTasks):
         self._pending: list[tuple[Floats, Floats, Codes]] = []
         self._counts: Codes = np.zeros(0, np.int64)  # with room for tasks to come
 
+    @classmethod
+    def adopting(
+        cls, features: Floats, rewards: Floats, tasks: Labels, feature_names: Sequence[str]
+    ) -> TaskRows:
+        """Make one from arrays that nobody changes later: they are copied only to be sorted."""
+        Phi, y = checked_rows(features, rewards)
+        codes, labels = encoded(tasks, len(y), {})
+        order = sorting(codes)
+        if order is not None:
+            Phi, y, codes = joined([Phi], order), y[order], codes[order]
+        return cls._of_sorted(Phi, y, codes, labels, feature_names)
+
+    @classmethod
+    def _of_sorted(
+        cls,
+        Phi: Floats,
+        y: Floats,
+        codes: Codes,
+        labels: Sequence[Hashable],
+        feature_names: Sequence[str] | None,
+    ) -> TaskRows:
+        """Return rows that are kept where they are."""
+        data = cls(Phi.shape[1], feature_names)
+        data._append(Phi, y, codes, labels)
+        data._rows, data._rewards, data._pending = Phi, y, []
+        data._merge()
+        return data
+
     def _take(self, Phi: Floats, y: Floats, codes: Codes, n_tasks: int) -> None:
         room = len(self._counts)
         if n_tasks > room:
@@ -53,9 +81,9 @@ class TaskRows(HeldTasks):
         chunks = held + self._pending
         if chunks:
             Phis, ys, codes = zip(*chunks, strict=True)
-            order = _sorting(np.concatenate(codes))
+            order = sorting(np.concatenate(codes))
             y = np.concatenate(ys)
-            self._rows = _aligned(Phis, order)
+            self._rows = joined(Phis, order)
             self._rewards = y if order is None else y[order]
         self._offsets = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64)
         self._pending = []
@@ -137,10 +165,14 @@ class TaskRows(HeldTasks):
 
     def select(self, mask: NDArray[np.bool_]) -> TaskRows:
         """Return the rows where ``mask``, (n_rows,), is true; every task stays, even if empty."""
-        part = TaskRows(self.dim, self.feature_names)
-        part._append(self.rows[mask], self.rewards[mask], self.owners[mask], self.labels)
-        part._merge()
-        return part
+        chosen = np.flatnonzero(mask)
+        return TaskRows._of_sorted(
+            joined([self.rows], chosen),
+            self.rewards[chosen],
+            self.owners[chosen],
+            self.labels,
+            self.feature_names,
+        )
 
     def rewards_alone(self) -> TaskRows:
         """Return the same rewards with one feature that is 1 in every row."""
@@ -195,12 +227,8 @@ class TaskRows(HeldTasks):
 
     def squared_moment(self, largest_square: float = np.inf) -> Floats:
         """Return the sum of ``y^2 phi phi'`` over all rows with y^2 up to the bound, (d, d)."""
-        kept = np.where(self.rewards**2 <= largest_square, self.rewards, 0)[:, None]
-        total = np.zeros((self.dim, self.dim))
-        for chunk in kernels.chunks(len(kept), self.dim * self.rows.itemsize):
-            weighted = self.rows[chunk] * kept[chunk]
-            total += weighted.T @ weighted
-        return total
+        kept = np.where(self.rewards**2 <= largest_square, self.rewards, 0)
+        return squared_moment(self.rows, kept)
 
     def task_means(self) -> TaskMeans:
         """Return the means over each task's rows, 0 without rows."""
@@ -223,7 +251,7 @@ class TaskRows(HeldTasks):
         chosen = slice(-first % every, None, every)
         rows = self.rows[chosen]
         if centred or rows.dtype != np.float64:
-            total = _scatter(rows, means.T, self.owners[chosen])
+            total = scatter_around(rows, means.T, self.owners[chosen])
         else:
             total = rows.T @ rows
         return Scatter(total, len(rows), sampled=True)
@@ -267,34 +295,3 @@ class TaskRows(HeldTasks):
     def statistics(self) -> TaskStatistics:
         """Return the statistics of these rows, with the tasks in the same order."""
         return TaskStatistics.of(self)
-
-
-def _scatter(rows: Floats, means: Floats, owners: Codes) -> Floats:
-    """Return the sum of ``v v'`` over rows around their tasks' ``means``, (T, d), as (d, d)."""
-    d = rows.shape[1]
-    total = np.zeros((d, d))
-    buffer = np.empty((max(d, 256), d))
-    for i in range(0, len(rows), len(buffer)):
-        block = slice(i, i + len(buffer))
-        centred = buffer[: len(owners[block])]
-        np.subtract(rows[block], means[owners[block]], out=centred)
-        total += centred.T @ centred
-    return total
-
-
-def _sorting(codes: Codes) -> Codes | None:
-    """Return the order that sorts ``codes`` and keeps equal ones in place; None if sorted."""
-    return np.argsort(codes, kind="stable") if np.any(np.diff(codes) < 0) else None
-
-
-def _aligned(parts: Sequence[Floats], order: Codes | None) -> Floats:
-    """Return a copy of all rows that begins at a cache line: it is read faster."""
-    joined = np.concatenate(parts) if len(parts) > 1 else parts[0]
-    raw = np.empty(joined.nbytes + _CACHE_LINE, np.uint8)
-    begin = -raw.ctypes.data % _CACHE_LINE
-    rows = raw[begin : begin + joined.nbytes].view(joined.dtype).reshape(joined.shape)
-    if order is None:
-        rows[...] = joined
-    else:
-        np.take(joined, order, axis=0, out=rows)
-    return rows

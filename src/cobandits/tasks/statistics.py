@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import reduce
-from itertools import pairwise
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +13,9 @@ from cobandits.errors import DataError
 from cobandits.tasks.base import TaskData
 from cobandits.tasks.checks import Codes, Floats
 from cobandits.tasks.held import HeldTasks
-from cobandits.tasks.results import Scatter, TaskFit, TaskMeans
+from cobandits.tasks.prepared import PackedPasses
+from cobandits.tasks.results import RidgedLeastSquares, Scatter, TaskFit, TaskMeans
+from cobandits.tasks.sums import Sums, check_sums, no_sums, squared_moment, task_sums
 
 if TYPE_CHECKING:
     from cobandits.tasks.rows import TaskRows
@@ -41,37 +41,41 @@ class TaskStatistics(HeldTasks):
 
     def __init__(self, dim: int, feature_names: Sequence[str] | None = None) -> None:
         super().__init__(dim, feature_names)
-        self._store: dict[str, Floats] = {  # the first axis is the task
-            "grams": np.zeros((0, dim, dim)),
-            "moments": np.zeros((0, dim)),
-            "feature_sums": np.zeros((0, dim)),
-            "reward_sums": np.zeros(0),
-            "squares": np.zeros(0),
-            "counts": np.zeros(0),
-        }
+        self._store: Sums = no_sums(dim)
         self._squared_moment: Floats = np.zeros((dim, dim))  # of all tasks together
 
     @classmethod
-    def of(cls, tasks: TaskRows, mask: NDArray[np.bool_] | None = None) -> TaskStatistics:
-        """Return the statistics of all rows, or of those where ``mask``, with the same tasks."""
+    def of(cls, tasks: TaskRows) -> TaskStatistics:
+        """Return the statistics of all rows, with the same tasks."""
         statistics = cls(tasks.dim, tasks.feature_names)
-        Phi, y, owners = tasks.rows, tasks.rewards, tasks.owners
-        if mask is not None:
-            Phi, y, owners = Phi[mask], y[mask], owners[mask]
-        statistics._append(Phi, y, owners, tasks.labels)
+        statistics._append(tasks.rows, tasks.rewards, tasks.owners, tasks.labels)
         return statistics
 
-    def plus(self, others: Sequence[TaskStatistics]) -> TaskStatistics:
-        """Return the statistics of all rows of these and of others, which have the same tasks."""
-        if any(other.labels != self.labels or other.dim != self.dim for other in others):
-            raise DataError("only statistics of the same tasks and features can be added")
-        whole = TaskStatistics(self.dim, self.feature_names)
-        whole._codes = dict(self._codes)
-        held = [self.sums, *(other.sums for other in others)]
-        whole._store = {name: reduce(np.add, [one[name] for one in held]) for name in self._store}
-        moments = [self.squared_moment(), *(other.squared_moment() for other in others)]
-        whole._squared_moment = np.sum(moments, axis=0)
-        return whole
+    @classmethod
+    def of_some(cls, tasks: TaskRows, mask: NDArray[np.bool_]) -> TaskStatistics:
+        """Return the statistics of the rows where ``mask``, with the same tasks.
+
+        Without the sum of ``y^2 phi phi'``, which takes as long as all the others.
+        """
+        chosen = np.flatnonzero(mask)
+        ends = np.searchsorted(chosen, tasks.offsets).tolist()
+        rewards = tasks.rewards[chosen].astype(np.float64, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused
+            sums = task_sums(tasks.rows, rewards, ends, chosen)
+        check_sums(sums)
+        return cls._of_sums(sums, tasks.labels, tasks.feature_names)
+
+    @classmethod
+    def _of_sums(
+        cls, sums: Sums, labels: Sequence[Hashable], feature_names: Sequence[str] | None
+    ) -> TaskStatistics:
+        """Return statistics that hold these sums, without that of ``y^2 phi phi'``."""
+        dim = sums["moments"].shape[1]
+        statistics = cls(dim, feature_names)
+        statistics._codes = {label: code for code, label in enumerate(labels)}
+        statistics._store = sums
+        statistics._squared_moment = np.full((dim, dim), np.nan)
+        return statistics
 
     @property
     def sums(self) -> dict[str, Floats]:
@@ -108,20 +112,19 @@ class TaskStatistics(HeldTasks):
         X, v = Phi.astype(np.float64, copy=False), y.astype(np.float64, copy=False)
         starts = np.flatnonzero(np.diff(codes, prepend=-1))
         with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused below
-            new = _sums(X, v, [*starts.tolist(), len(v)])
-            squared_moment = self._squared_moment + _squared_moment(X, v)
+            new = task_sums(X, v, [*starts.tolist(), len(v)])
+            moment = self._squared_moment + squared_moment(X, v)
             self._reserve(n_tasks)
             tasks = codes[starts]
             if self.n_tasks:
                 new = {name: self._store[name][tasks] + part for name, part in new.items()}
-        if not all(np.isfinite(part).all() for part in (*new.values(), squared_moment)):
-            raise DataError("values are too large to square; scale the features and rewards")
+        check_sums({**new, "moment": moment})
         for name, part in new.items():
             if len(part) == len(self._store[name]):  # all tasks, in order
                 self._store[name] = part
             else:
                 self._store[name][tasks] = part
-        self._squared_moment = squared_moment
+        self._squared_moment = moment
 
     def _merge(self) -> None:
         """Do nothing: rows are summed as they are added."""
@@ -168,6 +171,12 @@ class TaskStatistics(HeldTasks):
             self._part("grams"), self._part("moments"), self.squares, B, ridge
         )
         return TaskFit.of(fit, self.counts)
+
+    def packed(self) -> RidgedLeastSquares:
+        """Return halves of the Gram matrices of the features that tasks use, if much smaller."""
+        sums = self.sums
+        found = kernels.packed_statistics(sums["grams"], sums["moments"], sums["squares"])
+        return self if found is None else PackedPasses(found, sums, self.counts)
 
     def residuals(self, Theta: Floats) -> tuple[Floats, NDArray[np.float64]]:
         """Return ``Phi_t'(Phi_t theta_t - y_t)``, (d, T), and squared residuals, (T,)."""
@@ -242,11 +251,8 @@ class TaskStatistics(HeldTasks):
 
     def every(self, step: int) -> TaskStatistics:
         """Return every ``step``-th task alone, without the sum of ``y^2 phi phi'``."""
-        some = TaskStatistics(self.dim, self.feature_names)
-        some._codes = {label: code for code, label in enumerate(self.labels[::step])}
-        some._store = {name: part[::step] for name, part in self.sums.items()}
-        some._squared_moment = np.full((self.dim, self.dim), np.nan)
-        return some
+        some = {name: part[::step] for name, part in self.sums.items()}
+        return TaskStatistics._of_sums(some, self.labels[::step], self.feature_names)
 
     def compact(self) -> HeldTasks:
         """Return the data as they are: they cannot be turned back into rows."""
@@ -257,31 +263,3 @@ def _grown(held: Floats, length: int) -> Floats:
     grown = np.zeros((length, *held.shape[1:]))
     grown[: len(held)] = held
     return grown
-
-
-def _sums(X: Floats, v: Floats, ends: Sequence[int]) -> dict[str, Floats]:
-    """Return the statistics of tasks with rows (n, d) and rewards (n,), from end to end."""
-    d, starts = X.shape[1], ends[:-1]
-    sides = np.stack([np.ones_like(v), v])  # (2, n)
-    grams, sums = np.empty((len(starts), d, d)), np.empty((len(starts), 2, d))
-    for k, (first, last) in enumerate(pairwise(ends)):
-        mine = X[first:last]
-        np.matmul(mine.T, mine, out=grams[k])
-        np.matmul(sides[:, first:last], mine, out=sums[k])
-    return {
-        "grams": grams,
-        "moments": np.ascontiguousarray(sums[:, 1]),
-        "feature_sums": np.ascontiguousarray(sums[:, 0]),
-        "reward_sums": np.add.reduceat(v, starts),
-        "squares": np.add.reduceat(v**2, starts),
-        "counts": np.diff(ends).astype(np.float64),
-    }
-
-
-def _squared_moment(X: Floats, v: Floats) -> Floats:
-    """Return the sum of ``y^2 phi phi'`` over rows, (d, d)."""
-    total = np.zeros((X.shape[1], X.shape[1]))
-    for chunk in kernels.chunks(len(v), X.shape[1] * 8):
-        weighted = X[chunk] * v[chunk, None]
-        total += weighted.T @ weighted
-    return total
