@@ -187,7 +187,8 @@ def test_a_theta_is_explained_whole_though_rewards_move_it_in_few_directions() -
     np.testing.assert_allclose(found.weights, inner @ vectors[:, :-3:-1], atol=1e-9)
     wide = vectors[:, -2:] @ vectors[:, -2:].T
     G = M - np.outer(M[-1], M[-1])
-    shared, own = inner @ wide, inner - inner @ wide
+    own = (inner - prior.mean) @ (np.eye(21) - wide)  # the mean is shared, in all directions
+    shared = inner - own
     parts = [np.einsum("tp,pq,tq->t", part, G, part) for part in (shared, own)]
     np.testing.assert_allclose(found.shared, parts[0] / (parts[0] + parts[1]), atol=1e-6)
     before = np.sqrt(np.mean((arms @ vectors) ** 2, axis=0) @ values)
