@@ -107,7 +107,7 @@ class Thompson(PerTask):
 
     name: ClassVar[str] = "thompson"
     grid: ClassVar[dict[str, tuple[float, ...]]] = {
-        "scale": (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 3.0),
+        "scale": (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3),
         "ridge": (1e-4, 1e-2, 0.1, 1.0, 10.0, 30.0),
     }
 
@@ -160,7 +160,7 @@ class LinUCB(PerTask):
 
     name: ClassVar[str] = "linucb"
     grid: ClassVar[dict[str, tuple[float, ...]]] = {
-        "radius": (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 3.0),
+        "radius": (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3),
         "ridge": (1e-4, 1e-2, 0.1, 1.0, 10.0, 30.0),
     }
 
