@@ -605,7 +605,7 @@ def test_arms_of_half_the_precision_are_as_good(usual: float) -> None:
     [
         pytest.param(1, "always", 60, 200, 0.95, 1.0, marks=pytest.mark.statistical),
         pytest.param(1, "needed", 200, 200, 0.8, 1.0, marks=pytest.mark.statistical),
-        (5, "always", 60, 20, 0.95, 1.0),
+        (5, "always", 60, 20, 0.9, 1.0),
         (5, "needed", 200, 20, 0.75, 1.0),
         (5, "never", 60, 20, 0.0, 0.7),
     ],
@@ -620,7 +620,7 @@ def test_arms_that_never_change_are_tried_until_the_best_is_found(
 ) -> None:
     """Greedy stays with the first good arm: what it does teaches nothing of the others.
 
-    The best arm is found in 0.98, 0.88, 1, 0.91 and 0.45 of the tasks: every bound is more than
+    The best arm is found in 0.98, 0.99, 0.98, 0.97 and 0.46 of the tasks: every bound is more than
     three standard errors away, so that other random numbers break it once in a thousand times.
     """
     found, arms = 0, np.tile(np.eye(5), (n_tasks, 1, 1))
