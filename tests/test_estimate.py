@@ -75,7 +75,8 @@ def test_unknown_labels_are_named_with_advice() -> None:
     with pytest.raises(UnknownTaskError) as caught:
         estimate.predict(np.ones((3, 5)), ["a", "z", "z"])
     assert str(caught.value) == (
-        "not among the 3 fitted tasks: 'z'; fit again with rows of these tasks, or leave them out"
+        "not among the 3 fitted tasks: 'z'; fit again with rows of these tasks, or predict them by "
+        "the mean of all with strict=False"
     )
     with pytest.raises(UnknownTaskError, match=r"0, 1, 2, 3, 4 and 5 more; fit again"):
         estimate.predict(np.ones((10, 5)), range(10))

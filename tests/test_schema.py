@@ -346,3 +346,12 @@ def test_dates_that_could_be_two_are_refused() -> None:
     assert isinstance(infer_fields(both).fields["day"], Category)
     with pytest.raises(ConfigurationError, match="order must be 'day' or 'month'"):
         Schema.from_dict({"arm": {"day": {"type": "date", "order": "year"}}})
+
+
+@pytest.mark.parametrize("given", [[("kind", "price")], (["kind", "price"],)])
+def test_crosses_are_the_same_however_they_are_given(given: Any) -> None:
+    rows = [{"kind": "hot", "price": 1.0}, {"kind": "cold", "price": 2.5}]
+    schema = Schema.infer(rows, crosses=given)
+    assert schema == Schema.infer(rows, crosses=[("kind", "price")])
+    assert schema == Schema.from_dict(schema.to_dict())
+    assert schema.names[-2:] == ("kind=cold * price", "kind=hot * price")

@@ -132,7 +132,8 @@ class Estimate:
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             raise UnknownTaskError(
                 f"not among the {len(known)} fitted tasks: {', '.join(names[:_SHOWN])}{more}; "
-                "fit again with rows of these tasks, or leave them out"
+                "fit again with rows of these tasks, or predict them by the mean of all with "
+                "strict=False"
             )
         found = (known.get(label, -1) if _is_hashable(label) else -1 for label in labels)
         return np.fromiter(found, np.int64, len(labels))

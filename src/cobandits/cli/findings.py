@@ -79,7 +79,10 @@ class Findings:
 
     def _model(self) -> list[tuple[str, str]]:
         """Return what is written, and why; with its rank and spectrum, if it has one."""
-        why = "best by held-out errors" if self.preferred else "given"
+        why = "given"
+        if self.preferred and self.sharing is not None:
+            least = self.sharing.lowest == self.model
+            why = "best by held-out errors" if least else "no other is better by more than chance"
         lines = [("model", f"{self.model}: {IN_WORDS[self.model]} ({why})")]
         if self.model == "shared":
             ridge = self.shared.ridge

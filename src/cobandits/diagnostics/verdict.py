@@ -154,6 +154,11 @@ class Sharing:
         return next(name for name in _SHARING if not self._beats(sharing, name))
 
     @property
+    def lowest(self) -> str:
+        """The model with the least held-out error, be it by chance."""
+        return self._least(ALL)
+
+    @property
     def helps(self) -> bool:
         """Whether a model that shares clearly lowers the error of all tasks together."""
         return self.best in _SHARING

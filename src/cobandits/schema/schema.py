@@ -58,6 +58,8 @@ class Schema:
     crosses: Sequence[Cross] | Literal["all"] = ()
 
     def __post_init__(self) -> None:
+        if self.crosses != "all":  # however they were given, equal ones are equal
+            object.__setattr__(self, "crosses", tuple(self._pairs))
         both = sorted(set(self.arm) & set(self.context))
         if both:
             raise ConfigurationError(f"fields of context and arm alike: {', '.join(both)}")
@@ -85,8 +87,11 @@ class Schema:
         dates: Sequence[str] = (),
         missing: Literal["indicator", "mean"] = "indicator",
         standardise: bool = False,
+        crosses: Sequence[tuple[str, str]] = (),
     ) -> Schema:
         """Return a first schema for rows like these; see :func:`cobandits.schema.infer_fields`.
+
+        ``crosses`` are pairs of fields whose products are features too.
 
         >>> Schema.infer([{"price": 3.5, "kind": "hot"}, {"price": 2, "kind": "cold"}]).names
         ('price', 'kind=cold', 'kind=hot')
@@ -98,7 +103,7 @@ class Schema:
             missing=missing,
             standardise=standardise,
         )
-        return cls(arm=found.fields)
+        return cls(arm=found.fields, crosses=crosses)
 
     @property
     def fields(self) -> dict[str, Field]:
