@@ -80,6 +80,20 @@ def test_packed_statistics_give_the_pass_over_rows(
     assert found.determined == (fewest >= rank or bool(np.any(ridge)))
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_weights_are_of_least_norm_where_a_task_has_few_rows(seed: int) -> None:
+    """A pivot that should be 0 is rounding error, which may be far above its usual size."""
+    tasks = sparse_tasks([90, 90] + [3] * 30, seed=seed, used=9, dtype=np.float64)
+    packed = tasks.statistics().packed()
+    assert isinstance(packed, PackedPasses)
+    B = np.linalg.qr(np.random.default_rng(seed).standard_normal((DIM, 4)))[0]
+    found = packed.least_squares(B)
+    for t in range(2, 32):
+        own = slice(*tasks.offsets[t : t + 2])
+        w = np.linalg.lstsq(tasks.rows[own] @ B, tasks.rewards[own], rcond=1e-7)[0]
+        np.testing.assert_allclose(found.weights[:, t], w, rtol=1e-5, atol=1e-5 * np.abs(w).max())
+
+
 def test_statistics_of_few_features_are_not_packed() -> None:
     rng = np.random.default_rng(0)
     few = TaskRows.from_arrays(rng.standard_normal((40, 5)), rng.standard_normal(40), [0, 1] * 20)

@@ -115,6 +115,17 @@ def test_tasks_that_hardly_differ_have_a_mean_all_the_same() -> None:
     np.testing.assert_allclose(theta[:-1], [1, -2], atol=0.15)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e6, 1e9, 1e12])
+def test_a_mean_with_overwhelming_evidence_is_that_of_least_squares(size: float) -> None:
+    """And its covariance is one."""
+    g = np.append(np.full(3, size), 0.0)
+    found = common_mean(np.eye(4), np.eye(4), g, n_tasks=9)
+    if size > 1:
+        np.testing.assert_allclose(found.mean, g, rtol=1e-3)
+    assert (np.linalg.eigvalsh(found.covariance)[1:] > 0).all()  # but for the intercept's
+    assert np.abs(found.covariance[-1]).max() == 0
+
+
 def test_few_tasks_need_more_evidence_of_a_mean() -> None:
     """There are four coordinates: three features and the intercept."""
     shares = []

@@ -58,6 +58,22 @@ def test_an_offset_has_to_be_clearly_better() -> None:
         assert with_errors(1, 1, 1 + gain * unit, 1).best(SOME).offset is offset
 
 
+def test_only_a_clear_difference_changes_the_offset() -> None:
+    """Either way: all errors so far are lost with a change."""
+    unit = config.CLEARLY_WORSE - 1
+    for gain, offset in ((0.9, True), (1.1, False), (-1.0, True)):
+        selector = with_errors(1, 1, 1, 1 + gain * unit)
+        selector = replace(selector, hyperparameters=Hyperparameters(offset=True))
+        assert selector.best(SOME).offset is offset
+
+
+def test_first_rewards_say_nothing_of_what_is_shared() -> None:
+    for shared in (False, True):
+        selector = with_errors(0, 0, 0.4, 1.1)
+        selector = replace(selector, hyperparameters=Hyperparameters(shared=shared))
+        assert selector.best(SOME) == Hyperparameters(shared=shared)
+
+
 def test_before_anything_was_predicted_the_default_hyperparameters_are_best() -> None:
     selector = HyperparameterSelector().scored(
         np.array([-1, 0]), np.ones((2, 4)), np.ones(2), np.ones(2)

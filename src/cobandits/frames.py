@@ -109,8 +109,9 @@ def read_frame(path: str | Path) -> Frame:
 def _read_csv(polars: ModuleType, path: Path, separator: str) -> Frame:
     """Read a file of text; all rows tell the types of its columns, if the first ones do not.
 
-    They do not where later cells are of another type, which the parser refuses, or where a column
-    has no cell among them.
+    They do not where the parser refuses a later cell as one of that type, or where a column has no
+    cell among them. It takes ``" 5"`` and ``nan`` for numbers among numbers, not in a column's
+    first rows.
     """
     read = partial(polars.read_csv, path, separator=separator, null_values=list(MISSING_CELLS))
     try:

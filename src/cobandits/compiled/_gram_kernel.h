@@ -71,7 +71,7 @@ INLINE double NAMED(solve_gram)(const REAL *X, const REAL *Y, const REAL *m, dou
         for (long p = 0; p < rank; p++) s += w[p] * LOAD(Y + p * pitch + j);
         *(VEC *)(g + j) = s;
     }
-    return cost > 0 ? cost : 0;
+    return cost < 0 ? 0 : cost;
 }
 
 /* The same as least_squares, from statistics. Task t uses the features index[starts[t]] to

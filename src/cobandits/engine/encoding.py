@@ -51,7 +51,7 @@ def prepared(asked: Decide, schema: Schema, *, plain: bool = False) -> Prepared:
             raise DataError(
                 f"the id {asked.id!r} has the form of ids that are made; choose another form"
             )
-    if _has_arms_alone(asked) and (found := vector_arms(asked.arms, schema, plain)) is not None:
+    if _is_plain(asked) and (found := vector_arms(asked.arms, schema, plain)) is not None:
         return _of_vectors(asked, schema, *found)
     given = {name: value for name in _PARTS if (value := getattr(asked, name))}
     text = encoded(given)
@@ -99,9 +99,10 @@ def arm_ids(request: dict[str, Any]) -> list[str]:
     return ids
 
 
-def _has_arms_alone(asked: Decide) -> bool:
-    """Tell whether a request says nothing beside its task and its arms."""
-    return not (asked.context or asked.exclude or asked.baseline or asked.held)
+def _is_plain(asked: Decide) -> bool:
+    """Tell whether a request says nothing beside its arms and its task, which is a text."""
+    more = asked.context or asked.exclude or asked.baseline or asked.held
+    return type(asked.task) is str and bool(asked.task) and not more
 
 
 def _all(count: int) -> NDArray[np.bool_]:

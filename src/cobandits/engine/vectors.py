@@ -51,7 +51,7 @@ def vector_arms(arms: Arms, schema: Schema, plain: bool) -> tuple[list[str], Dou
         if ids is None or not (plain or _are_numbers(rows)):
             return None
         phi = np.array(rows, np.float64)
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
     fits = phi.shape == (len(arms), field.size) and are_at_most(phi, LARGEST_VALUE)
     return (ids, phi) if fits else None

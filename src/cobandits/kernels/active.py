@@ -39,6 +39,7 @@ Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 _BAND = 8  # rows of a Gram matrix that are kept together, as in compiled/_gram_kernel.h
+_DOUBTFUL = 1000.0  # times the tolerance of a pivot: such tasks are solved again, without haste
 _CACHE_LINE = 64  # bytes
 _GAIN = 1.5  # by how much fewer bytes statistics must have to be used
 
@@ -133,7 +134,7 @@ def packed_least_squares(
 
     Tasks that have no single solution are solved from the statistics as they were.
     """
-    fit = _pass_over(packed, B, ridge)
+    fit = _pass_over(packed, B, ridge, doubtful=_DOUBTFUL)
     if fit.determined:
         return fit
     rest = np.flatnonzero(fit.costs < 0)
@@ -142,13 +143,18 @@ def packed_least_squares(
     return fit._replace(gradient=fit.gradient + found.gradient, determined=found.determined)
 
 
-def _pass_over(active: ActiveStatistics, B: Floats, ridge: RidgePenalty) -> Fit:
-    """Solve the tasks that have a single solution; the weights of others are 0, their costs -1."""
+def _pass_over(
+    active: ActiveStatistics, B: Floats, ridge: RidgePenalty, doubtful: float = 1.0
+) -> Fit:
+    """Solve the tasks that have a single solution; the weights of others are 0, their costs -1.
+
+    Pivots up to ``doubtful`` times the tolerance count as rounding error too.
+    """
     (d, r), T = B.shape, len(active.squares)
     W, gradient, costs = np.empty((T, r)), np.empty((d, r)), np.empty(T)
     B_c = np.ascontiguousarray(B, np.float64)
     penalty = np.ascontiguousarray(weight_penalty(B_c, ridge))
-    tolerance = pivot_tolerance(r, B_c.dtype)
+    tolerance = doubtful * pivot_tolerance(r, B_c.dtype)
     n_singular = _pass.gram_least_squares(
         *active[:5], B_c, penalty, W, gradient, costs, d, r, tolerance
     )

@@ -254,7 +254,7 @@ OFFSET_REWARDS = 5
 """Rewards from which on a mean beyond their deviation is an offset before anything is predicted."""
 
 CLEARLY_WORSE = 1.05
-"""Errors without an offset, over those with one, above which an offset is used."""
+"""Errors without an offset, over those with one or the reverse, above which that is changed."""
 
 ERROR_DISCOUNT = 0.5
 """Weight of earlier errors after every refit: what was best long ago may not be now."""

@@ -45,9 +45,10 @@ class _Candidates(NamedTuple):
     variances: Doubles  # (k, p - 1), in the basis
     basis: Doubles  # (p - 1, p - 1), in which all covariances are diagonal
 
-    def second_moment(self, weights: Doubles) -> Doubles:
-        """Return the weighted sum of the second moments of the mean, (p - 1, p - 1)."""
-        known = (self.means.T * weights) @ self.means
+    def around(self, mean: Doubles, weights: Doubles) -> Doubles:
+        """Return the weighted sum of second moments around a mean, (p - 1, p - 1)."""
+        apart = self.means - mean
+        known = (apart.T * weights) @ apart
         return np.asarray(known + (self.basis * (weights @ self.variances)) @ self.basis.T)
 
 
@@ -71,10 +72,12 @@ def common_mean(C: Doubles, G: Doubles, g: Doubles, *, n_tasks: int) -> CommonMe
     evidence = np.array([one.evidence for one in tried])  # (2, k)
     least = config.MEAN_EVIDENCE / 2 if n_tasks <= len(C) else 0.0
     none = np.log(evidence.size) + least  # as likely at first as all others, or more so
-    weights = np.exp(evidence - np.logaddexp(none, np.logaddexp.reduce(evidence, axis=None)))
+    shares = np.exp(np.append(evidence, none) - max(none, evidence.max()))
+    shares /= shares.sum()
+    weights = shares[:-1].reshape(evidence.shape)
     mean = sum(w @ one.means for w, one in zip(weights, tried, strict=True))
-    second = sum(one.second_moment(w) for w, one in zip(weights, tried, strict=True))
-    covariance = second - np.outer(mean, mean)
+    covariance = shares[-1] * np.outer(mean, mean)
+    covariance += sum(one.around(mean, w) for w, one in zip(weights, tried, strict=True))
     found.mean[:-1], found.covariance[:-1, :-1] = mean, (covariance + covariance.T) / 2
     return found
 

@@ -99,16 +99,17 @@ class HyperparameterSelector:
         """Return the hyperparameters with the least errors so far, for all rows."""
         if self.priors is None and self.hyperparameters.noise is None:
             return first_hyperparameters(rows)
-        if not self.errors.any():  # nothing was predicted yet
-            return self.hyperparameters
         alone, shared, without, offset = self.errors
+        used = self.hyperparameters
         if self.hyperparameters.noise is not None:  # errors are negative log-likelihoods
             better = bool(alone > shared + reward_config.AS_GOOD_NATS)
-            return self.hyperparameters._replace(shared=better)
-        return Hyperparameters(
-            shared=bool(alone > config.AS_GOOD * shared),
-            offset=bool(without > config.CLEARLY_WORSE * offset),
-        )
+            return used._replace(shared=better) if alone or shared else used
+        if alone or shared:  # else nothing was predicted yet
+            used = used._replace(shared=bool(alone > config.AS_GOOD * shared))
+        if without or offset:  # a change of it discards all errors, so it must be worth it
+            bound = 1 / config.CLEARLY_WORSE if used.offset else config.CLEARLY_WORSE
+            used = used._replace(offset=bool(without > bound * offset))
+        return used
 
     def scaled(self, prior: Prior) -> Prior:
         """Return a prior with all variances scaled, so that errors are as large as expected."""
