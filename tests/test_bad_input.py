@@ -224,7 +224,9 @@ def test_constant_rewards(estimator: LowRank | AltGDMin) -> None:
 
 def test_labels_unseen_at_predict() -> None:
     estimate = LowRank(rank=2).fit(drawn(d=4, n=9).tasks)
-    message = r"not among the 12 fitted tasks: 'Rome'; fit again with rows of these tasks, or leave"
+    message = (
+        r"not among the 12 fitted tasks: 'Rome'; fit again with rows of these tasks, or predict"
+    )
     with pytest.raises(UnknownTaskError, match=message):
         estimate.predict(np.ones((2, 4)), [0, "Rome"])
 
