@@ -224,7 +224,7 @@ def test_more_rows_that_are_pending_than_there_were_rewards_are_refused(
     tmp_path: Path, file: Path
 ) -> None:
     header, arrays = content(file)
-    pending = {n: np.concatenate([a] * 40) for n, a in arrays.items() if n.startswith("pending.")}
+    pending = {n: np.concatenate([a] * 100) for n, a in arrays.items() if n.startswith("pending.")}
     assert len(pending["pending.tasks"]) > header["state"]["seen"]
     write(tmp_path / "bad", header, {**arrays, **pending})
     with pytest.raises(ModelFileError, match=r"holds .*pending\."):
