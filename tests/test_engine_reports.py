@@ -18,6 +18,7 @@ from cobandits.environments.replay import Replay
 from cobandits.errors import DataError
 from cobandits.log_tables import LogTable
 from cobandits.policies import Shared
+from cobandits.policies.shared.change import OnChange
 from tests.shared_states import made, state_of
 
 SCHEMA = Schema(arm={"price": Number(), "kind": Category(values=("hot", "cold"))})
@@ -129,8 +130,10 @@ def test_nothing_to_report_yet(engine: Engine, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("on_change", "follows"), [("adapt", "it started again"), ("alert", "learning went on")]
 )
-def test_a_report_says_what_followed_a_change_of_one_task(on_change: str, follows: str) -> None:
-    policy = Shared(dim=2, on_change=on_change)  # type: ignore[arg-type]
+def test_a_report_says_what_followed_a_change_of_one_task(
+    on_change: OnChange, follows: str
+) -> None:
+    policy = Shared(dim=2, on_change=on_change)
     policy.learn([4], np.ones((1, 1, 2)), made([0]), [1.0])
     policy.restore(replace(state_of(policy), task_changes=((1, 0),)))
     assert changed_alone(policy) == [f"task 4 changed after 1 rewards, and {follows}"]

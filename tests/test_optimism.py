@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -151,12 +153,12 @@ def test_a_batch_that_fails_midway_is_not_counted(monkeypatch: pytest.MonkeyPatc
     wrapped, arms = Conservative(policy), rng.standard_normal((3, 4, D))
     made, bounds = 0, policy.bounds
 
-    def failing(*given: object, **named: object) -> object:
+    def failing(*given: Any, **named: Any) -> object:
         nonlocal made
         made += 1
         if made == 2:
             raise MemoryError
-        return bounds(*given, **named)  # type: ignore[arg-type]
+        return bounds(*given, **named)
 
     monkeypatch.setattr(policy, "bounds", failing)
     with pytest.raises(MemoryError):

@@ -7,7 +7,7 @@ columns as the rewards ask for, up to ``MOST_COLUMNS``.
 
 L has far more numbers than there are rewards at first, so the largest posterior density would
 explain every reward and find no noise. The noise is therefore bounded from below by a share of the
-errors with which rewards were predicted before they were learned (:class:`NoiseBound`).
+errors with which rewards were predicted before they were learned (:class:`NoiseBounds`).
 """
 
 from __future__ import annotations
