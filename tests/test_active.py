@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cobandits.estimators import AltGDMin
 from cobandits.kernels import COMPILED, active_least_squares, active_statistics
-from cobandits.tasks import TaskRows
+from cobandits.tasks import TaskRows, TaskStatistics
 from cobandits.tasks.prepared import PackedPasses
 
 pytestmark = pytest.mark.skipif(not COMPILED, reason="the pass is compiled")
@@ -100,6 +100,10 @@ def test_statistics_of_few_features_are_not_packed() -> None:
     statistics = few.statistics()
     assert statistics.packed() is statistics
     assert few.packed() is few
+    for nothing in (TaskStatistics(3), TaskRows.from_arrays(np.zeros((4, 3)), [1.0] * 4, [0] * 4)):
+        assert nothing.packed() is nothing
+    zeros = TaskRows.from_arrays(np.zeros((400, 3)), np.ones(400), [0, 1] * 200).statistics()
+    assert zeros.packed() is zeros
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def packed_statistics(grams: Floats, moments: Floats, squares: Floats) -> Active
     used = [_filled(np.flatnonzero(np.diagonal(one))) for one in grams]
     widths = np.array([len(one) for one in used])
     sizes = widths * (widths + _BAND) // 2
-    if not COMPILED or _GAIN * sizes.sum() > grams.size:
+    if not COMPILED or not sizes.any() or _GAIN * sizes.sum() > grams.size:
         return None
     packed, ends = _aligned_empty(sizes.sum()), np.cumsum(sizes)
     places = {width: _packing(width) for width in np.unique(widths).tolist()}
