@@ -50,6 +50,7 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
+        self.send("Page.setLifecycleEventsEnabled", enabled=True)
 
     def __enter__(self) -> Browser:
         return self
@@ -91,8 +92,8 @@ class Browser:
     def visit(self, address: str) -> None:
         """Open an address, and wait until it is loaded."""
         self.events.clear()
-        self.send("Page.navigate", url=address)
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+        loader = self.send("Page.navigate", url=address).get("loaderId")
+        while not self._loaded(loader):
             self.events.append(self._next())
 
     def run(self, expression: str) -> Any:
@@ -120,6 +121,11 @@ class Browser:
     def named(self, method: str) -> list[dict[str, Any]]:
         """Return what the events of this name said since the page was opened."""
         return [event["params"] for event in self.events if event["method"] == method]
+
+    def _loaded(self, loader: str | None) -> bool:
+        """Return whether this page is loaded: the one before may still be loading."""
+        events = self.named("Page.lifecycleEvent")
+        return any(one["name"] == "load" and one["loaderId"] == loader for one in events)
 
     def _next(self) -> dict[str, Any]:
         """Return the next message."""
