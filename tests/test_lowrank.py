@@ -237,6 +237,26 @@ def test_auto_takes_rank_one_where_there_is_only_noise() -> None:
         assert LowRank().choose_rank(flat(tasks.rows, noise, tasks.owners)) == 1
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_auto_ends_where_more_columns_fit_worse(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most features are constant per task, and the others differ in size by 1e11."""
+    T, n, d, sizes = 60, 50, 20, np.array([1, 1e4, 1e8, 1e11])
+    rng, tried, residuals = np.random.default_rng(seed), [], TaskRows.residuals
+    rows = np.repeat(rng.standard_normal((T, 1, d)), n, axis=1)
+    rows[..., :4] = sizes * rng.standard_normal((T, n, 4))
+    own = rng.standard_normal((T, n)) * 0.3 + rng.standard_normal((T, 1))
+    rewards = np.einsum("tnd,td->tn", rows[..., :4], rng.standard_normal((T, 4)) / sizes) + own
+
+    def counted(tasks: TaskRows, Theta: Floats) -> tuple[Floats, Floats]:
+        tried.append(Theta)
+        return residuals(tasks, Theta)
+
+    monkeypatch.setattr(TaskRows, "residuals", counted)
+    rank = LowRank().choose_rank(TaskRows.from_stacked(rows, rewards))
+    assert rank in (4, 5)  # with the tasks' own means
+    assert len(tried) < 15  # of 20; rank + 4 unless rounding errors fall together
+
+
 @pytest.mark.parametrize(("T", "n"), [(1, 1), (1, 50), (2, 1), (3, 2), (30, 1)])
 def test_auto_manages_with_few_rows_or_tasks(T: int, n: int) -> None:
     tasks = drawn(d=6, T=T, r=1, n=n, noise=0.1).tasks

@@ -130,8 +130,9 @@ class LowRank(Estimator):
         is ``r (d + T - r)`` if every task has at least r rows. A parameter counts 1.15 times,
         since directions are also chosen to fit the noise. Ranks are tried in rising order,
         until 1.15 p reaches n, or until four ranks brought no gain and the residuals look
-        like noise. (No gain is not enough: of several equally strong directions, only the
-        last lowers the error.)
+        like noise, or are larger than at the best rank, as features that are nearly collinear
+        make them. (No gain is not enough: of several equally strong directions, only the last
+        lowers the error.)
         """
         check_rows(tasks)
         return self._best_rank(Projection.of(tasks, 0.0 if self.ridge == "auto" else self.ridge))[0]
@@ -141,7 +142,7 @@ class LowRank(Estimator):
         n, rounding = tasks.n_rows, tasks.rounding
         largest = min(tasks.dim, tasks.n_tasks)
         B = cost.scaling.start(1)
-        best: tuple[float, int, Floats] = (np.inf, 1, B)
+        best, best_cost = (np.inf, 1, B), np.inf
         start = cost.at(B)
         for rank in range(1, largest + 1):
             parameters = free_parameters(tasks, rank)
@@ -149,10 +150,12 @@ class LowRank(Estimator):
                 break
             found = self._roughly(cost, start)
             score = max(found.cost, rounding) / (1 - _COUNTED * parameters / n) ** 2
-            best = min(best, (score, rank, found.basis), key=lambda candidate: candidate[0])
+            if score < best[0]:
+                best, best_cost = (score, rank, found.basis), found.cost
             G = tasks.kept(tasks.residuals(found.basis @ found.weights)[0])
             is_noise = cost.scaling.strength(G) <= found.cost / (n - parameters)
-            exhausted = rank >= best[1] + _PATIENCE and is_noise
+            is_lost = found.cost > best_cost  # more columns fit worse: rounding has the upper hand
+            exhausted = rank >= best[1] + _PATIENCE and (is_noise or is_lost)
             if exhausted or rank == largest or found.cost <= rounding:
                 break
             start = self._grown(cost, found.basis, G)
