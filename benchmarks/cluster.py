@@ -33,7 +33,7 @@ from cobandits.tasks.shards import Block, InMemory, Shard
 __all__ = ["section"]
 
 TASKS = (500, 8000)  # on each of two nodes
-LARGE = 240_000  # tasks whose pass takes half a second on one core
+LARGE = 480_000  # tasks whose pass takes half a second on one core or more
 
 _passed = [0]  # bytes that this process has sent and received
 _noted: list[int] = []  # the same, at the beginning of each call
@@ -119,7 +119,7 @@ def overhead(client: Client, rounds: int = 5) -> Overhead:
         (*_unit_costs(client, lambda: there.least_squares(B)), *_unit_costs(client, as_tasks))
         for _ in range(rounds)
     ]
-    pass_itself = float(np.median(_seconds(here, B, 40)))
+    pass_itself = float(np.median([_seconds(here) for _ in range(40)]))
     medians = np.median(found, axis=0) - [pass_itself, 0, pass_itself / 2, 0, 0, 0]
     return Overhead(*medians.tolist())
 
@@ -163,27 +163,25 @@ class SpeedUp(NamedTuple):
 
 
 def speed_up() -> SpeedUp:
-    """Measure a pass on one worker and on two."""
-    medians, works = [], []
-    for n_workers in (1, 2):
-        with cluster(n_workers) as client:
-            recipes = [Made(LARGE // 2, LARGE // 2 * k) for k in range(2)]
-            tasks, B = SpreadTasks.on(DaskNodes(client, recipes)), np.eye(DIM)[:, :RANK]
-            _seconds(tasks, B, 1)
-            before = client.run(time.process_time)
-            medians.append(float(np.median(_seconds(tasks, B, 5))))
-            after = client.run(time.process_time)
-            works.append(max(after[worker] - before[worker] for worker in before))
+    """Measure a pass on one worker and on two, in turn; medians."""
+    recipes = [Made(LARGE // 2, LARGE // 2 * k) for k in range(2)]
+    with cluster(1) as one, cluster(2) as two:
+        tasks = [SpreadTasks.on(DaskNodes(client, recipes)) for client in (one, two)]
+        for each in tasks:
+            _seconds(each)  # rows are drawn
+        before = [client.run(time.process_time) for client in (one, two)]
+        times = np.array([[_seconds(each) for each in tasks] for _ in range(7)])
+        after = [client.run(time.process_time) for client in (one, two)]
+    pairs = zip(before, after, strict=True)
+    works = [max(late[worker] - early[worker] for worker in early) for early, late in pairs]
+    medians = np.median(times, axis=0).tolist()
     return SpeedUp(medians[0], medians[0] / medians[1], works[0] / works[1])
 
 
-def _seconds(tasks: SpreadTasks, B: np.ndarray[Any, np.dtype[np.float64]], n: int) -> list[float]:
-    times = []
-    for _ in range(n):
-        begin = time.perf_counter()
-        tasks.least_squares(B)
-        times.append(time.perf_counter() - begin)
-    return times
+def _seconds(tasks: SpreadTasks) -> float:
+    begin = time.perf_counter()
+    tasks.least_squares(np.eye(DIM)[:, :RANK])
+    return time.perf_counter() - begin
 
 
 def products_needed(d: int) -> int:

@@ -125,9 +125,9 @@ def _in_processes(cells: Sequence[Cell], jobs: int, progress: Progress | None) -
     try:
         yield from _told(cells, _fed(pool, cells, jobs), progress)
     except BaseException:  # also an interrupt, or a caller that wants no more
-        pool.shutdown(wait=False, cancel_futures=True)
         for worker in set(multiprocessing.active_children()) - others:
             worker.terminate()
+        pool.shutdown(cancel_futures=True)  # its thread ends too, not while the program exits
         raise
     pool.shutdown()
 
