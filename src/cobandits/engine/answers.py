@@ -46,7 +46,13 @@ def decision_answer(
 
 def _ranking(choice: Choice, ids: list[str]) -> tuple[Ranked, ...]:
     """Return the arms that could be chosen: the most likely first, those not worked out last."""
-    pairs = zip(ids, choice.chances, strict=True)
+    first, chances = choice.proposed, choice.chances
+    rest, most = chances[first - 1], chances[first]  # of another arm, if there is one
+    alike = chances.count(rest) == len(ids) - 1 and most is not None
+    if alike and (rest is None or 0 <= rest < most):  # nothing to sort: the usual case
+        names = [*ids[:first], *ids[first + 1 :]]
+        return (Ranked(ids[first], most), *[Ranked(name, rest) for name in names])
+    pairs = zip(ids, chances, strict=True)
     known = [one for one in map(_ranked, pairs) if one[1] is None or one[1] >= 0]
     known.sort(key=_falling)
     return tuple(known)
