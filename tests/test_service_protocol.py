@@ -16,9 +16,11 @@ import uvicorn
 from cobandits.engine import Engine
 from cobandits.service import ServiceSettings
 from cobandits.service.app import application
+from cobandits.service.heads import Head, Heads
 from cobandits.service.keys import KeyStore
 from cobandits.service.protocol import direct_protocol
 from cobandits.service.state import Service
+from cobandits.service.table import table
 from tests.faults import compiled, needs_faults
 from tests.service import Running, running
 
@@ -114,6 +116,85 @@ def test_a_request_that_comes_in_pieces(service: Running) -> None:
             wire.send(whole[start : start + 7])
             time.sleep(0.001)
         assert wire.answer()[0] == 201
+
+
+def test_a_head_that_is_known_leads_to_the_same_call(service: Running) -> None:
+    """The second request with the same head is not parsed again; its body is another one."""
+    other = BODY.replace(b'"t"', b'"u"').replace(b'"a"', b'"b"')
+    with Wire(service) as wire, Wire(service) as second:
+        for body, task, arm in ((BODY, "t", "a"), (other, "u", "b"), (BODY, "t", "a")):
+            for one in (wire, second):
+                one.send(request(service, body=body))
+                status, _, answer = one.answer()
+                made = json.loads(answer)
+                assert (status, made["task"], made["arm"]) == (201, task, arm)
+
+
+def test_a_known_head_with_its_body_in_pieces_or_another_behind_it(service: Running) -> None:
+    whole = request(service)
+    head = len(whole) - len(BODY)
+    with Wire(service) as wire:
+        wire.send(whole)
+        assert wire.answer()[0] == 201
+        for cut in (head, head + 5, 10):
+            wire.send(whole[:cut])
+            time.sleep(0.02)
+            wire.send(whole[cut:])
+            assert wire.answer()[0] == 201
+        wire.send(whole * 3)
+        assert [wire.answer()[0] for _ in range(3)] == [201, 201, 201]
+        wire.send(whole)
+        assert wire.answer()[0] == 201
+
+
+def test_a_body_that_looks_like_a_request_is_none(service: Running) -> None:
+    """Pieces that begin inside of a body are never taken for a head."""
+    inner = request(service)
+    outer = request(service, body=inner)
+    with Wire(service) as wire:
+        wire.send(inner)  # its head is known now
+        assert wire.answer()[0] == 201
+        wire.send(outer[: -len(inner)])
+        time.sleep(0.02)
+        wire.send(inner)
+        status, _, body = wire.answer()
+        assert status == 400
+        assert json.loads(body)["type"].endswith("invalid-json")
+        wire.send(inner)
+        assert wire.answer()[0] == 201
+
+
+def test_a_known_head_whose_key_is_revoked_is_refused(service: Running) -> None:
+    made = service.post("/v1/keys", {"roles": ["decide"]}).json
+    asked = request(service, Authorization=f"Bearer {made['token']}")
+    with Wire(service) as wire:
+        for _ in range(2):
+            wire.send(asked)
+            assert wire.answer()[0] == 201
+        assert service.send("DELETE", f"/v1/keys/{made['id']}").status == 200
+        wire.send(asked)
+        assert wire.answer()[0] == 401
+
+
+def test_heads_are_remembered_only_where_the_data_is_one_whole_request() -> None:
+    (call, places), heads = table().find("POST", b"/v1/spaces/s/decisions"), Heads()
+    data = request(None)
+    fields = {b"content-length": str(len(BODY)).encode()}
+    head = Head(call, places, b"/v1/spaces/s/decisions", fields, len(BODY))
+    for wrong in (b"", data[:-1], data + b"x", data[1:], data[: -len(BODY)], b"\r\n" + data):
+        heads.keep(wrong, head)
+    for name in (b"x-request-id", b"idempotency-key"):  # which no other request will have
+        heads.keep(data, head._replace(fields={**fields, name: b"1"}))
+    assert len(heads) == 0
+    assert heads.find(data) is None
+    heads.keep(data, head)
+    assert heads.find(data) == (head, BODY)
+    assert heads.find(data[:-1] + b"?") == (head, BODY[:-1] + b"?")
+    for wrong in (b"", data[:-1], data + b"x", data.replace(b"/s/", b"/t/"), data[1:]):
+        assert heads.find(wrong) is None
+    for n in range(3000):
+        heads.keep(data.replace(b"Host: x", b"Host: %d" % n), head)
+    assert 0 < len(heads) <= 1024
 
 
 def test_several_at_once_are_answered_in_their_order(service: Running) -> None:

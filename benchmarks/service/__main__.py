@@ -11,7 +11,7 @@ from benchmarks.service import regret, speed, startup
 def main() -> None:
     """Run what is named."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service", description=__doc__)
-    parser.add_argument("what", choices=["speed", "regret", "startup"])
+    parser.add_argument("what", choices=["speed", "ratio", "regret", "startup"])
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rewards", type=int, default=1_000_000)
     parser.add_argument("--seeds", type=int, default=5)
@@ -19,6 +19,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.what == "speed":
         speed.main(given.fastapi, given.seconds)
+    elif given.what == "ratio":
+        speed.in_turn(given.fastapi)
     elif given.what == "startup":
         startup.main(given.rewards)
     else:

@@ -19,7 +19,7 @@ from benchmarks.service.http_load import Loaded, load, request_bytes
 from tests.engine_postgres import databases
 from tests.service import running
 
-__all__ = ["main"]
+__all__ = ["in_turn", "main"]
 
 ARMS, DIM, TASKS = 5, 20, 1000
 MEMORY = Path("/dev/shm")  # where fsync costs nothing
@@ -116,6 +116,30 @@ def ours(
         requests = [request_bytes("POST", path, service.key, b) for b in bodies(count, batch)]
         found, cpu = measured(service.process.pid, service.port, requests, clients, seconds)
     return found, cpu / batch
+
+
+def in_turn(python: str = sys.executable, rounds: int = 10, seconds: float = 2.0) -> None:
+    """Print the CPU time of a durable decision as a share of FastAPI's, measured by turns.
+
+    Other work on the machine changes within seconds, so that neither waits long for the other.
+    """
+    path = "/v1/spaces/load/decisions"
+    with (
+        tempfile.TemporaryDirectory() as place,
+        running(Path(place) / "a.db", rate=1e6, keys=f"{place}/keys") as service,
+        fastapi(python, 8765) as other,
+    ):
+        assert service.post("/v1/spaces", {"name": "load", "dim": DIM}).status == 201
+        requests = [request_bytes("POST", path, service.key, body) for body in bodies(2000)]
+        sides = (service.process.pid, service.port), (other, 8765)
+        found = np.array(
+            [[measured(*side, requests, 64, seconds)[1] for side in sides] for _ in range(rounds)]
+        )
+    ratios = found[:, 0] / found[:, 1]
+    means = found.mean(axis=0)
+    print(f"us CPU per durable decision {means[0]:.0f}, per FastAPI route {means[1]:.0f}")
+    print("of FastAPI, by round: " + " ".join(f"{one:.2f}" for one in ratios))
+    print(f"of FastAPI: mean {means[0] / means[1]:.2f}, median {np.median(ratios):.2f}")
 
 
 def main(python: str = sys.executable, seconds: float = 10.0, clients: int = 64) -> None:

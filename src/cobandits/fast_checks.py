@@ -8,6 +8,7 @@ numbers are doubles that lie side by side, and NumPy elsewhere.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ __all__ = [
     "find_places",
     "is_plain",
     "take_rows",
+    "take_vectors",
 ]
 
 Floats = NDArray[np.floating]
@@ -90,6 +92,20 @@ def take_rows(arms: Floats, chosen: Codes) -> Floats:
         _fast_checks.take_rows(arms, chosen, rows, K, d)
         return rows
     return np.asarray(arms[np.arange(m), chosen])
+
+
+def take_vectors(
+    arms: list[Any], name: str, dim: int, most: float
+) -> tuple[list[str], NDArray[np.float64]] | None:
+    """Return ids and numbers, (K, dim), of arms that have an id and a list of numbers, no more.
+
+    None for all others, as where a number is larger than ``most``, and without the extension.
+    """
+    if not COMPILED:
+        return None
+    numbers = np.empty((len(arms), dim))
+    ids = _fast_checks.take_vectors(arms, name, "id", numbers, most)
+    return None if ids is None else (ids, numbers)
 
 
 def add_errors(

@@ -132,6 +132,48 @@ done:
     return result;
 }
 
+/* The numbers of a list as doubles; 0 where it has others than floats and ints of at most `most`. */
+static int are_numbers(PyObject *list, double *out, long dim, double most) {
+    if (!PyList_CheckExact(list) || PyList_Size(list) != dim) return 0;
+    for (long j = 0; j < dim; j++) {
+        PyObject *item = PyList_GetItem(list, j);
+        if (!item || !(PyFloat_CheckExact(item) || PyLong_CheckExact(item))) return 0;
+        out[j] = PyFloat_AsDouble(item); /* an int that is too large sets an error */
+        if ((out[j] == -1 && PyErr_Occurred()) || !(out[j] <= most && out[j] >= -most)) return 0;
+    }
+    return 1;
+}
+
+/* The ids of arms [{id_name: text, name: numbers}, ..], whose numbers go to out; None for any others. */
+static PyObject *py_take_vectors(PyObject *self, PyObject *args) {
+    Py_buffer out;
+    PyObject *arms, *name, *id_name, *ids = NULL, *different = NULL;
+    double most;
+    if (!PyArg_ParseTuple(args, "O!OOw*d", &PyList_Type, &arms, &name, &id_name, &out, &most)) return NULL;
+    long n = PyList_Size(arms), dim = n > 0 ? out.len / (long)sizeof(double) / n : 0;
+    if (!has_length(&out, product(n, dim, 1), sizeof(double), "out") || !(ids = PyList_New(n))) {
+        PyBuffer_Release(&out);
+        return NULL;
+    }
+    int fine = n > 0;
+    for (long k = 0; fine && k < n; k++) {
+        PyObject *arm = PyList_GetItem(arms, k);
+        fine = arm && PyDict_CheckExact(arm) && PyDict_Size(arm) == 2;
+        PyObject *id = fine ? PyDict_GetItemWithError(arm, id_name) : NULL;
+        PyObject *row = id ? PyDict_GetItemWithError(arm, name) : NULL;
+        fine = row && PyUnicode_CheckExact(id) && PyUnicode_GetLength(id) > 0 &&
+               are_numbers(row, (double *)out.buf + k * dim, dim, most);
+        if (fine) fine = !PyList_SetItem(ids, k, Py_NewRef(id));
+    }
+    fine = fine && (different = PySet_New(ids)) && PySet_Size(different) == n;
+    PyErr_Clear(); /* whatever it is, the caller looks at these arms in another way */
+    Py_XDECREF(different);
+    PyBuffer_Release(&out);
+    if (fine) return ids;
+    Py_DECREF(ids);
+    return Py_NewRef(Py_None);
+}
+
 static PyObject *py_add_errors(PyObject *self, PyObject *args) {
     Py_buffer thetas, places, rows, sums;
     PyObject *result = NULL;
@@ -162,6 +204,7 @@ static PyMethodDef methods[] = {
     {"are_at_most", py_are_at_most, METH_VARARGS, "Whether all values are numbers of at most a size."},
     {"are_codes", py_are_codes, METH_VARARGS, "Whether all codes are from 0 to below a count."},
     {"find_places", py_find_places, METH_VARARGS, "The place of each code in a dict."},
+    {"take_vectors", py_take_vectors, METH_VARARGS, "The ids and numbers of arms that have nothing else."},
     {"take_rows", py_take_rows, METH_VARARGS, "The feature vectors of chosen arms."},
     {NULL, NULL, 0, NULL},
 };

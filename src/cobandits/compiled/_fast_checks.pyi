@@ -11,6 +11,9 @@ def add_errors(
 def find_places(
     codes: NDArray[Any], places: dict[Hashable, int], found: NDArray[Any], /
 ) -> int: ...
+def take_vectors(
+    arms: list[Any], name: str, id_name: str, out: NDArray[Any], most: float, /
+) -> list[str] | None: ...
 def take_rows(
     arms: NDArray[Any], chosen: NDArray[Any], out: NDArray[Any], n_arms: int, dim: int, /
 ) -> None: ...

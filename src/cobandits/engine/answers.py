@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from cobandits.engine.encoding import arm_ids
 from cobandits.engine.events import Choice, Event, choice_of, request_of
 from cobandits.engine.messages import Decision, Ranked, when
@@ -46,13 +49,19 @@ def decision_answer(
 
 def _ranking(choice: Choice, ids: list[str]) -> tuple[Ranked, ...]:
     """Return the arms that could be chosen: the most likely first, those not worked out last."""
-    pairs = zip(ids, choice.chances, strict=True)
+    first, chances = choice.proposed, choice.chances
+    rest, most = chances[first - 1], chances[first]  # of another arm, if there is one
+    alike = most is not None and (rest is None or 0 <= rest < most)
+    if alike and chances.count(rest) == len(ids) - 1:  # nothing to sort: the usual case
+        others = [(name, rest) for name in (*ids[:first], *ids[first + 1 :])]
+        return tuple(map(_ranked, [(ids[first], most), *others]))
+    pairs = zip(ids, chances, strict=True)
     known = [one for one in map(_ranked, pairs) if one[1] is None or one[1] >= 0]
     known.sort(key=_falling)
     return tuple(known)
 
 
-_ranked = Ranked._make
+_ranked: Callable[[tuple[str, float | None]], Ranked] = partial(tuple.__new__, Ranked)  # fast
 
 
 def _falling(one: Ranked) -> float:

@@ -37,24 +37,17 @@ def decide_batch(
     picked, probabilities = made.chosen.tolist(), made.probabilities.tolist()
     kept = _kept_for_baseline(settings, seed, numbers)
     pairs = _PAIRS if len(asked) <= _FEW else 0
+    state, batch, mode = (learner.base, learner.learned), (numbers[0], len(asked)), settings.mode
     choices = []
-    for n, (one, arm, p) in enumerate(zip(asked, picked, probabilities, strict=True)):
+    for one, arm, p, keep in zip(asked, picked, probabilities, kept, strict=True):
         chances, used = _chances(policy, one, arm, p, pairs)
         pairs -= used
-        choices.append(
-            Choice(
-                arm=one.baseline if kept[n] else arm,
-                probability=1.0 if kept[n] else p,
-                base=learner.base,
-                learned=learner.learned,
-                chances=chances,
-                batch=numbers[0],
-                size=len(asked),
-                proposed=arm,
-                by="baseline" if kept[n] else "policy",
-                mode=settings.mode,
+        if keep:
+            choices.append(
+                Choice(one.baseline, 1.0, *state, chances, *batch, arm, "baseline", mode)
             )
-        )
+        else:
+            choices.append(Choice(arm, p, *state, chances, *batch, arm, "policy", mode))
     return choices
 
 
@@ -88,7 +81,9 @@ def _chances(
         found[arm] = p
         return found, 0
     if pairs < K * (K - 1):
-        only: list[float | None] = [None if ok else -1.0 for ok in one.available.tolist()]
+        only: list[float | None] = [None] * len(one.ids)
+        if len(one.ids) > K:
+            only = [None if ok else -1.0 for ok in one.available.tolist()]
         only[arm] = p
         return only, 0
     table = policy.probabilities([one.task], [one.phi], available=[one.available])[0]

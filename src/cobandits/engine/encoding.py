@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cobandits.decisions import check_values
 from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.ids import is_made
-from cobandits.engine.messages import Decide
+from cobandits.engine.messages import Decide, DecideText
 from cobandits.engine.vectors import vector_arms, vector_text
 from cobandits.errors import DataError
 from cobandits.schema import Schema
@@ -22,6 +22,7 @@ Doubles = NDArray[np.float64]
 
 _LONGEST = 1000  # characters of a task, an id or a key
 _MOST_ARMS = 1000  # up to which arrays that are often the same are kept
+_ROOM, _WIDTH = 256, 32  # bytes of a request that is kept as it was read, and per number in it
 _PARTS = ("task", "arms", "context", "exclude", "baseline", "held")
 
 
@@ -74,8 +75,20 @@ def prepared(asked: Decide, schema: Schema, *, plain: bool = False) -> Prepared:
 
 def _of_vectors(asked: Decide, schema: Schema, ids: list[str], phi: Doubles) -> Prepared:
     task = check_name(asked.task, "task")
-    text, count = vector_text(task, asked.arms), len(ids)
+    count = len(ids)
+    text = _kept_text(asked, phi.size) or vector_text(task, asked.arms)
     return Prepared(asked.id, text, task, ids, phi, _all(count), count, 0, False, schema)
+
+
+def _kept_text(asked: Decide, numbers: int) -> str | None:
+    """Return a request as it was read, if the log may keep it so: nothing is encoded again.
+
+    Requests with an id are compared with those that come later, so all of them are written alike.
+    A text with more blanks than usual would only fill the disk.
+    """
+    if type(asked) is not DecideText or asked.id is not None or not asked.text:
+        return None
+    return asked.text.decode() if len(asked.text) <= _ROOM + _WIDTH * numbers else None
 
 
 def check_name(given: object, what: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.decisions import LARGEST_VALUE
 from cobandits.engine.answers import decision_answer, same_request
+from cobandits.engine.codec import Struct
 from cobandits.engine.core import Core, decision_key
 from cobandits.engine.deciding import decide_batch
 from cobandits.engine.encoding import Prepared, check_name, features
@@ -33,7 +33,7 @@ Doubles = NDArray[np.float64]
 _TEXTS = (str, bytes)
 
 
-class _Staged(NamedTuple):
+class _Staged(Struct, frozen=True, gc=False):
     """What is to be written for a request; a decision has its body when it is made."""
 
     ticket: Ticket
@@ -47,7 +47,7 @@ class _Staged(NamedTuple):
     answer: Callable[[Event], Answer] | None = None  # of rewards and activations
 
 
-class _Written(NamedTuple):
+class _Written(Struct, frozen=True, gc=False):
     event: Event
     x: Doubles | None = None  # of the arm that was decided
     choice: Choice | None = None  # of a decision
@@ -181,8 +181,8 @@ class Group:
 
         def apply() -> None:
             folds = self._core.folds
-            for event, x, _ in written:
-                folds[event.space].apply(event, x=x)
+            for one in written:
+                folds[one.event.space].apply(one.event, x=one.x)
 
         try:
             self._core.commit(Batch(events=[one.event for one in written], keys=keys), apply)
@@ -228,20 +228,20 @@ class Group:
         return True
 
     def _one(self, staged: _Staged, number: int, choice: Choice | None) -> _Written:
-        ticket, fold, kind, until, ref, value, body, _, _ = staged
+        fold, kind, until = staged.fold, staged.kind, staged.until
         if choice is None:
-            event = Event(number, self._at, fold.number, kind, ref, until, value, None, body)
-            return _Written(event)
-        asked = ticket.request
+            rest = staged.ref, until, staged.value, None, staged.body
+            return _Written(Event(number, self._at, fold.number, kind, *rest))
+        asked = staged.ticket.request
         assert isinstance(asked, Prepared)
         body = decision_body(asked.text, choice)
-        event = Event(number, self._at, fold.number, kind, ref, until, value, asked.task, body)
+        event = Event(number, self._at, fold.number, kind, None, until, None, asked.task, body)
         if asked.schema is not fold.settings.schema:  # changed since: it is read from the event
             return _Written(event, None, choice)
         return _Written(event, asked.phi[choice.arm].copy(), choice)  # of one arm, not of all
 
     def _answer(self, staged: _Staged, written: _Written) -> Answer:
-        event, _, choice = written
+        event, choice = written.event, written.choice
         if choice is None:
             assert staged.answer is not None
             return staged.answer(event)

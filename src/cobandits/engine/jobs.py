@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Lock
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
+from cobandits.engine.codec import Struct
 from cobandits.engine.encoding import Prepared
 from cobandits.engine.errors import EngineError
 from cobandits.engine.messages import Activate, Answer, Reward
@@ -72,7 +73,7 @@ class Job:
         return [one for one in self.results if one is not None]
 
 
-class Ticket(NamedTuple):
+class Ticket(Struct, frozen=True, gc=False):
     """One request, and where its result goes."""
 
     job: Job

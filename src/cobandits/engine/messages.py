@@ -15,6 +15,7 @@ __all__ = [
     "Answer",
     "By",
     "Decide",
+    "DecideText",
     "Decision",
     "Mode",
     "Ranked",
@@ -57,6 +58,12 @@ class Decide(Struct, frozen=True, kw_only=True, gc=False):
     baseline: str | None = None
     held: bool = False
     id: str | None = None
+
+
+class DecideText(Decide, frozen=True, kw_only=True, gc=False):
+    """The same, as it was read from JSON; the log keeps this ``text`` where it can."""
+
+    text: bytes
 
 
 class Reward(Struct, frozen=True, kw_only=True, gc=False):

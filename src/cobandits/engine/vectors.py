@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cobandits.decisions import LARGEST_VALUE
 from cobandits.engine.codec import UNSET, Struct, Unset, encoded
 from cobandits.engine.settings import VECTOR
-from cobandits.fast_checks import are_at_most
+from cobandits.fast_checks import are_at_most, take_vectors
 from cobandits.schema import Schema, Vector
 
 __all__ = ["vector_arms", "vector_text"]
@@ -43,7 +43,11 @@ def vector_arms(arms: Arms, schema: Schema, plain: bool) -> tuple[list[str], Dou
     Arms that are not ``plain`` did not come from JSON: their numbers must be Python's own.
     """
     field = _field(schema)
-    if field is None or type(arms) is not list or set(map(type, arms)) != {dict}:
+    if field is None or type(arms) is not list:
+        return None
+    if (taken := take_vectors(arms, VECTOR, field.size, LARGEST_VALUE)) is not None:
+        return taken
+    if set(map(type, arms)) != {dict}:
         return None
     ids = _ids(arms)
     try:
@@ -66,7 +70,11 @@ def vector_text(task: str, arms: Arms) -> str:
 def _field(schema: Schema) -> Vector | None:
     """Return the only field of a schema, if it is a vector."""
     field = schema.arm.get(VECTOR)
-    if not isinstance(field, Vector) or len(schema.fields) > 1 or field.missing != "error":
+    if (
+        not isinstance(field, Vector)
+        or len(schema.arm) + len(schema.context) > 1
+        or field.missing != "error"
+    ):
         return None
     return field
 

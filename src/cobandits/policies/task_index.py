@@ -134,7 +134,8 @@ def as_labels(tasks: ArrayLike | Iterable[Hashable]) -> Labels:
     if isinstance(tasks, str | bytes) or not isinstance(tasks, Iterable):
         raise DataError(f"give a label for each request, such as [{tasks!r}], got {tasks!r} alone")
     given = list(tasks.tolist() if isinstance(tasks, np.ndarray) else tasks)
-    for label in given:
+    others = () if set(map(type, given)) == {str} else given  # a text is always a label
+    for label in others:
         if not _is_label(label):
             raise DataError(
                 f"a label must be hashable and equal to itself, got {label!r} of type "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from cobandits.service.calls import JSON, Call, Exchange, MethodError, Reply, Table
+from cobandits.service.heads import Head, Heads
 from cobandits.service.keys import Key
 from cobandits.service.logs import LOGGER, request_id
 from cobandits.service.problems import ProblemError, problem_of
@@ -43,6 +44,7 @@ class Api:
     def __init__(self, service: Service, table: Table) -> None:
         self._service, self._table = service, table
         self._direct: dict[bytes, tuple[Call, list[str]]] = {}  # by address
+        self.heads = Heads()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -98,23 +100,24 @@ class Api:
 
     def answer_directly(
         self,
-        call: Call,
-        places: list[str],
-        headers: Headers,
+        head: Head,
         body: bytes,
         request: str,
         answer: Callable[[Reply, Key | None], None],
     ) -> None:
         """Make a call; its answer comes by a function, in this turn of the loop or a later one."""
+        call = head.call
         key: Key | None = None
 
         def answered(found: Reply | Exception) -> None:
             answer(found if isinstance(found, Reply) else _problem_reply(found, request), key)
 
         try:
-            key = self._admitted(call, headers)
+            key = self._admitted(call, head.fields)
             assert call.direct is not None
-            call.direct(Exchange(self._service, call, places, {}, headers, body, key), answered)
+            call.direct(
+                Exchange(self._service, call, head.places, {}, head.fields, body, key), answered
+            )
         except Exception as error:
             answered(error)
 

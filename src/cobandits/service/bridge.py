@@ -14,7 +14,8 @@ __all__ = ["Answers", "Bridge"]
 
 Answers = list[Answer | Exception]
 Done = Callable[[Answers | Exception], None]
-_Asked = tuple[Sequence[Request], Done]
+DoneOne = Callable[[Answer | Exception], None]
+_Asked = tuple[Sequence[Request], Done | None, DoneOne | None]  # one of the two
 
 
 class Bridge:
@@ -37,6 +38,14 @@ class Bridge:
 
     def ask(self, space: Space, requests: Sequence[Request], done: Done) -> None:
         """Ask a space; ``done`` gets a result or an error for each, or one error for all."""
+        self._add(space, (requests, done, None))
+
+    def ask_one(self, space: Space, request: Request, done: DoneOne) -> None:
+        """Ask one thing; ``done`` gets its result or its error."""
+        self._add(space, ((request,), None, done))
+
+    def _add(self, space: Space, asked: _Asked) -> None:
+        requests = asked[0]
         if self.waiting + len(requests) > self._most:
             raise ProblemError(
                 "overloaded",
@@ -50,13 +59,13 @@ class Bridge:
         group = self._asked.get(space)
         if group is None:
             group = self._asked[space] = []
-        group.append((requests, done))
+        group.append(asked)
 
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hand over what was asked in this turn."""
         waiting, self._asked = self._asked, {}
         for space, group in waiting.items():
-            requests = [request for asked, _ in group for request in asked]
+            requests = [request for asked, _, _ in group for request in asked]
 
             def done(found: Future[Answers], group: list[_Asked] = group) -> None:
                 answers = found.result()  # this is the engine's thread
@@ -71,10 +80,13 @@ class Bridge:
         """Give each caller its answers, in the loop's thread."""
         self.waiting -= count
         start = 0
-        for requests, done in group:
+        for requests, done, done_one in group:
             end = start + len(requests)
             try:
-                done(answers if isinstance(answers, Exception) else answers[start:end])
+                if done_one is not None:
+                    done_one(answers if isinstance(answers, Exception) else answers[start])
+                elif done is not None:
+                    done(answers if isinstance(answers, Exception) else answers[start:end])
             except Exception:  # of this caller alone: the others have their answers too
                 LOGGER.exception("an answer could not be given")
             start = end

@@ -26,8 +26,7 @@ __all__ = ["JSON", "Answered", "Call", "Example", "Exchange", "Reply", "Table", 
 JSON = "application/json"
 
 
-@dataclass(slots=True)
-class Reply:
+class Reply(msgspec.Struct):
     """An answer; a message that is no bytes is written as JSON."""
 
     status: int
@@ -43,8 +42,7 @@ class Reply:
         return b"" if self.message is None else encoded(self.message)
 
 
-@dataclass(slots=True)
-class Exchange:
+class Exchange(msgspec.Struct, frozen=True):
     """One request, as its call sees it."""
 
     service: Service

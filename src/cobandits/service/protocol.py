@@ -15,7 +15,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from cobandits.service.asgi import PLAIN, Api
-from cobandits.service.calls import JSON, Call, Reply
+from cobandits.service.calls import JSON, Reply
+from cobandits.service.heads import Head
 from cobandits.service.keys import Key
 from cobandits.service.logs import request_id
 
@@ -48,30 +49,46 @@ class DirectProtocol(HttpToolsProtocol):
         super().__init__(*given, **named)
         self._api = api
         self._own = _Cycle()
-        self._call: Call | None = None  # of the request that is read, if it is answered directly
-        self._places: list[str] = []
-        self._fields: dict[bytes, bytes] = {}
+        self._head: Head | None = None  # of the request that is read, if it is answered directly
         self._parts: list[bytes] = []
+        self._begun = False  # whether a request is being read,
+        self._data = b""  # and what it has begun with
         self._active = False
 
     # ---- Reading
 
+    def data_received(self, data: bytes) -> None:
+        """Take what came: mostly one request, with a head like one before."""
+        known = None if self._begun or not self._idle else self._api.heads.find(data)
+        if known is None:
+            self._data = b"" if self._begun else data
+            super().data_received(data)
+            self._data = b""
+        else:
+            self._active = True
+            self._ask(*known)
+
+    @property
+    def _idle(self) -> bool:
+        """Whether no request waits for its answer."""
+        busy: object = self.cycle
+        return busy is None or self.cycle.response_complete
+
     def on_message_begin(self) -> None:
         """Begin a request; uvicorn's part is done once it is known to be for it."""
+        self._begun = True
         self.url = b""
         self.expect_100_continue = False
         self.headers = []
-        self._call = None
+        self._head = None
 
     def on_headers_complete(self) -> None:
         """Choose the way of a request."""
         fields = dict(self.headers)
         found = self._api.direct_call(self.parser.get_method(), self.url, fields)
-        busy: object = self.cycle
-        idle = busy is None or self.cycle.response_complete
         plain = (
             found is not None
-            and idle
+            and self._idle
             and not self.expect_100_continue
             and self.parser.should_keep_alive()
             and self.parser.get_http_version() == "1.1"
@@ -79,8 +96,8 @@ class DirectProtocol(HttpToolsProtocol):
         if found is None or not plain:
             self._begin_others()
             return
-        self._call, self._places = found
-        self._fields, self._parts = fields, []
+        size = int(fields[b"content-length"])
+        self._head, self._parts = Head(*found, self.url, fields, size), []
 
     def _begin_others(self) -> None:
         """Let uvicorn have a request whose headers were read."""
@@ -92,36 +109,35 @@ class DirectProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body."""
-        if self._call is None:
+        if self._head is None:
             super().on_body(body)
         else:
             self._parts.append(body)
 
     def on_message_complete(self) -> None:
         """Answer a request that is whole."""
-        call = self._call
-        if call is None:
+        self._begun = False
+        head, self._head = self._head, None
+        if head is None:
             super().on_message_complete()
             return
-        self._call = None
+        self._api.heads.keep(self._data, head)
+        self._ask(head, self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+
+    def _ask(self, head: Head, body: bytes) -> None:
+        """Make the call of a request that is whole."""
         own, self.cycle = self._own, self._own  # type: ignore[assignment]
         own.response_complete, own.disconnected, own.keep_alive = False, False, True
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        request = request_id(self._fields.get(b"x-request-id"))
+        request = request_id(head.fields.get(b"x-request-id"))
         start = time.perf_counter()
         self._api.answer_directly(
-            call,
-            self._places,
-            self._fields,
-            body,
-            request,
-            lambda reply, key: self._answer(call, reply, key, request, start),
+            head, body, request, lambda reply, key: self._answer(head, reply, key, request, start)
         )
 
     # ---- Answering
 
     def _answer(
-        self, call: Call, reply: Reply, key: Key | None, request: str, start: float
+        self, head: Head, reply: Reply, key: Key | None, request: str, start: float
     ) -> None:
         """Write the answer, and go on with what came behind it."""
         own = self._own
@@ -130,18 +146,23 @@ class DirectProtocol(HttpToolsProtocol):
             self.transport.write(self._written(reply, request, own.keep_alive))
             if not own.keep_alive:  # the service is told to stop
                 self.transport.close()
-        self._api.note(call, key, self.url, reply.status, time.perf_counter() - start, request)
+        seconds = time.perf_counter() - start
+        self._api.note(head.call, key, head.url, reply.status, seconds, request)
         self.on_response_complete()
 
     def _written(self, reply: Reply, request: str, keep_alive: bool) -> bytes:
-        body = reply.body()
+        body, usual = reply.body(), self.server_state.default_headers
+        if reply.media is JSON and keep_alive and not reply.headers:
+            return _PLAIN % (
+                STATUS_LINE[reply.status], request.encode(), len(body), _lines(usual), body
+            )  # fmt: skip
         head = b"%bcontent-type: %b\r\nx-request-id: %b\r\ncontent-length: %d\r\n" % (
             STATUS_LINE[reply.status],
             _JSON if reply.media is JSON else reply.media.encode(),
             request.encode(),
             len(body),
         )
-        more = [*self.server_state.default_headers, *reply.headers]
+        more = [*usual, *reply.headers]
         if reply.media is not JSON:
             more += PLAIN
         if not keep_alive:
@@ -175,7 +196,7 @@ class DirectProtocol(HttpToolsProtocol):
         """Close a connection that was not used since the last time, and waits for no body."""
         if self.transport.is_closing():
             return
-        if self._active or self._call is not None or not self.cycle.response_complete:
+        if self._active or self._head is not None or not self.cycle.response_complete:
             self._wait()
         else:
             self.transport.close()
@@ -188,6 +209,24 @@ class DirectProtocol(HttpToolsProtocol):
 
 
 _JSON = JSON.encode()
+_PLAIN = b"%bcontent-type: application/json\r\nx-request-id: %b\r\ncontent-length: %d\r\n%b\r\n%b"
+
+
+class _Usual:
+    """The headers of every answer, as they are written; uvicorn makes a new list each second."""
+
+    def __init__(self) -> None:
+        self._last: tuple[list[tuple[bytes, bytes]], bytes] = [], b""
+
+    def __call__(self, headers: list[tuple[bytes, bytes]]) -> bytes:
+        of, written = self._last
+        if headers is not of:
+            written = b"".join(b"%b: %b\r\n" % one for one in headers)
+            self._last = headers, written
+        return written
+
+
+_lines = _Usual()
 
 
 def direct_protocol(api: Api) -> type[asyncio.Protocol]:

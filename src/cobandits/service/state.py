@@ -95,7 +95,7 @@ class Service:
         self, space: Space, request: Request, done: Callable[[Answer | Exception], None]
     ) -> None:
         """Do the same for one request; the answer comes by a function."""
-        self._bridge.ask(space, (request,), lambda found: done(_first(found)))
+        self._bridge.ask_one(space, request, done)
 
     @staticmethod
     async def aside(action: Callable[[], Done]) -> Done:
@@ -125,7 +125,3 @@ class Service:
                 f"try again in {wait:.2g} s",
                 retry=wait,
             )
-
-
-def _first(found: Answers | Exception) -> Answer | Exception:
-    return found if isinstance(found, Exception) else found[0]

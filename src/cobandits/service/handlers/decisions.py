@@ -8,7 +8,7 @@ from cobandits.engine import (
     Activate,
     Activated,
     Answer,
-    Decide,
+    DecideText,
     Decision,
     Reward,
     Rewarded,
@@ -48,7 +48,7 @@ def decide_directly(exchange: Exchange, answered: Answered) -> None:
     service = exchange.service
     space = service.space(exchange.places[0])
     asked: DecideOne = exchange.message()
-    request = _request(asked, exchange.headers.get(b"idempotency-key"))
+    request = _request(asked, exchange.headers.get(b"idempotency-key"), exchange.body)
 
     def done(found: Answer | Exception) -> None:
         if isinstance(found, Exception):
@@ -71,7 +71,9 @@ async def decide_batch(exchange: Exchange) -> Reply:
     space = exchange.service.space(exchange.places[0])
     asked: DecideBatch = exchange.message()
     exchange.count(len(asked.decisions) - 1)
-    answers = await exchange.service.ask(space, [_request(one, None) for one in asked.decisions])
+    answers = await exchange.service.ask(
+        space, [_request(one, None, b"") for one in asked.decisions]
+    )
     results = [
         DecisionResult(problem=problem_of(one).document())
         if isinstance(one, Exception)
@@ -137,8 +139,8 @@ async def activate(exchange: Exchange) -> Reply:
     )
 
 
-def _request(asked: DecideOne, header: bytes | None) -> Decide:
-    """Return the engine's request."""
+def _request(asked: DecideOne, header: bytes | None, text: bytes) -> DecideText:
+    """Return the engine's request; ``text`` is what was read, empty if that was more than it."""
     given = asked.id
     if header is not None:
         if not header.isascii() or not 0 < len(header) <= NAME or not header.decode().isprintable():
@@ -148,7 +150,7 @@ def _request(asked: DecideOne, header: bytes | None) -> Decide:
         if given is not None and given != header.decode():
             raise ProblemError("invalid-request", "Idempotency-Key and id differ; send one of them")
         given = header.decode()
-    return Decide(
+    return DecideText(
         task=asked.task,
         arms=asked.arms,
         context=asked.context,
@@ -156,6 +158,7 @@ def _request(asked: DecideOne, header: bytes | None) -> Decide:
         baseline=asked.baseline,
         held=asked.held,
         id=given,
+        text=text,
     )
 
 
