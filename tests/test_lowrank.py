@@ -238,7 +238,7 @@ def test_auto_takes_rank_one_where_there_is_only_noise() -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_auto_ends_where_more_columns_fit_worse(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_ends_where_more_columns_explain_noise(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most features are constant per task, and the others differ in size by 1e11."""
     T, n, d, sizes = 60, 50, 20, np.array([1, 1e4, 1e8, 1e11])
     rng, tried, residuals = np.random.default_rng(seed), [], TaskRows.residuals
@@ -253,8 +253,8 @@ def test_auto_ends_where_more_columns_fit_worse(seed: int, monkeypatch: pytest.M
 
     monkeypatch.setattr(TaskRows, "residuals", counted)
     rank = LowRank().choose_rank(TaskRows.from_stacked(rows, rewards))
-    assert rank in (4, 5)  # with the tasks' own means
-    assert len(tried) < 15  # of 20; rank + 4 unless rounding errors fall together
+    assert 4 <= rank <= 6  # with the tasks' own means
+    assert len(tried) < 15  # of 20; rank + 4 where rounding lets it
 
 
 @pytest.mark.parametrize(("T", "n"), [(1, 1), (1, 50), (2, 1), (3, 2), (30, 1)])

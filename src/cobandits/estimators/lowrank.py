@@ -129,10 +129,9 @@ class LowRank(Estimator):
         ``cost / (1 - 1.15 p / n)^2`` with ``n`` rows in all and ``p`` free parameters, which
         is ``r (d + T - r)`` if every task has at least r rows. A parameter counts 1.15 times,
         since directions are also chosen to fit the noise. Ranks are tried in rising order,
-        until 1.15 p reaches n, or until four ranks brought no gain and the residuals look
-        like noise, or are larger than at the best rank, as features that are nearly collinear
-        make them. (No gain is not enough: of several equally strong directions, only the last
-        lowers the error.)
+        until 1.15 p reaches n, or until four ranks brought no gain and either the residuals look
+        like noise, or these ranks explain no more than noise would. (No gain is not enough: of
+        several equally strong directions, only the last lowers the error.)
         """
         check_rows(tasks)
         return self._best_rank(Projection.of(tasks, 0.0 if self.ridge == "auto" else self.ridge))[0]
@@ -142,7 +141,7 @@ class LowRank(Estimator):
         n, rounding = tasks.n_rows, tasks.rounding
         largest = min(tasks.dim, tasks.n_tasks)
         B = cost.scaling.start(1)
-        best, best_cost = (np.inf, 1, B), np.inf
+        best, (best_cost, best_parameters) = (np.inf, 1, B), (np.inf, 0)
         start = cost.at(B)
         for rank in range(1, largest + 1):
             parameters = free_parameters(tasks, rank)
@@ -151,11 +150,13 @@ class LowRank(Estimator):
             found = self._roughly(cost, start)
             score = max(found.cost, rounding) / (1 - _COUNTED * parameters / n) ** 2
             if score < best[0]:
-                best, best_cost = (score, rank, found.basis), found.cost
+                best = (score, rank, found.basis)
+                best_cost, best_parameters = found.cost, parameters
             G = tasks.kept(tasks.residuals(found.basis @ found.weights)[0])
-            is_noise = cost.scaling.strength(G) <= found.cost / (n - parameters)
-            is_lost = found.cost > best_cost  # more columns fit worse: rounding has the upper hand
-            exhausted = rank >= best[1] + _PATIENCE and (is_noise or is_lost)
+            noise, gain = found.cost / (n - parameters), best_cost - found.cost
+            is_noise = cost.scaling.strength(G) <= noise
+            gains_noise = gain <= noise * (parameters - best_parameters)
+            exhausted = rank >= best[1] + _PATIENCE and (is_noise or gains_noise)
             if exhausted or rank == largest or found.cost <= rounding:
                 break
             start = self._grown(cost, found.basis, G)
