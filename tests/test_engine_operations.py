@@ -44,7 +44,7 @@ from cobandits.engine import engine as engine_module
 from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.encoding import arm_ids, features, prepared
 from cobandits.engine.group import Group
-from cobandits.engine.jobs import Ticket
+from cobandits.engine.jobs import Job, Ticket
 from cobandits.engine.learner import policy_bytes
 from cobandits.engine.retention import erase_events
 from cobandits.errors import DataError
@@ -453,7 +453,8 @@ def test_the_log_keeps_the_text_that_was_read(
         return
     asked = DecideText(task=task, arms=read["arms"], id=named, text=text)
     found = prepared(asked, schema, plain=True)
-    kept = named is None and indent != 200 and plain.phi.size > 0
+    kept = not more and indent != 200 and plain.phi.size > 0
+    kept = kept and text.count(b'"') == 6 + 6 * len(rows)  # none within the task
     assert found.text == (text.decode() if kept else plain.text)
     again = decoded(found.text)
     assert (again["task"], arm_ids(again)) == (task, found.ids)
@@ -464,7 +465,7 @@ def test_decisions_whose_text_is_kept_are_made_again_with_the_same_bits(tmp_path
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("s", dim=2)
         body = b'{"arms" : [{"features": [1e0, -0.50], "id": "\\u00e9"},\n'
-        body += b'{"id": "b", "features": [1, 2]}], "exclude": [], "task": "t"}'
+        body += b'{"id": "b", "features": [1, 2]}], "task": "t"}'
         asked = DecideText(task="t", arms=decoded(body)["arms"], text=body)
         made = [one for _ in range(40) for one in space.submit([asked], plain=True).result()]
         decided = [one for one in made if isinstance(one, Decision)]
@@ -476,6 +477,26 @@ def test_decisions_whose_text_is_kept_are_made_again_with_the_same_bits(tmp_path
         assert (event.body or "").startswith(f'{{"request":{body.decode()},"choice":')
         assert space.recompute(decided[-1].id).arm == decided[-1].arm
         assert engine.verify().ok
+
+
+@pytest.mark.parametrize("more", ['"task":"no"', '"exclude":[]', '"baseline":null', '"held":false'])
+def test_a_text_that_says_more_than_was_decided_is_not_kept(more: str) -> None:
+    schema = Schema(arm={"features": Vector(size=2, missing="error")})
+    arms = [{"id": "a", "features": [1.0, 2.0]}]
+    text = f'{{{more},"task":"t","arms":{json.dumps(arms)}}}'.encode()
+    asked = DecideText(task="t", arms=arms, text=text)
+    assert json.loads(prepared(asked, schema, plain=True).text) == {"task": "t", "arms": arms}
+
+
+def test_refusals_leave_nothing_in_memory(tmp_path: Path) -> None:
+    """An error holds the frame that raised it, and so the requests of its group: a cycle."""
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", dim=2)
+        for _ in range(50):
+            (refused,) = space.ask([Reward(decision="none", value=1.0)])
+            assert isinstance(refused, Exception)
+        gc.collect()
+        assert sum(type(one) is Job for one in gc.get_objects()) < 5
 
 
 def test_the_same_request_many_times_is_answered_in_few_groups(tmp_path: Path) -> None:

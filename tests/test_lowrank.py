@@ -238,7 +238,9 @@ def test_auto_takes_rank_one_where_there_is_only_noise() -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_auto_ends_where_more_columns_explain_noise(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_ends_where_more_columns_explain_noise(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Most features are constant per task, and the others differ in size by 1e11."""
     T, n, d, sizes = 60, 50, 20, np.array([1, 1e4, 1e8, 1e11])
     rng, tried, residuals = np.random.default_rng(seed), [], TaskRows.residuals

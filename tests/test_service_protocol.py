@@ -176,6 +176,17 @@ def test_a_known_head_whose_key_is_revoked_is_refused(service: Running) -> None:
         assert wire.answer()[0] == 401
 
 
+def test_a_head_that_asks_for_another_protocol_is_answered_alike_each_time(
+    service: Running,
+) -> None:
+    found = []
+    for _ in range(3):
+        with Wire(service) as wire:
+            wire.send(request(service, Connection="Upgrade", Upgrade="h2c"))
+            found.append(wire.answer()[0])
+    assert len(set(found)) == 1
+
+
 def test_heads_are_remembered_only_where_the_data_is_one_whole_request() -> None:
     (call, places), heads = table().find("POST", b"/v1/spaces/s/decisions"), Heads()
     data = request(None)

@@ -166,11 +166,12 @@ static PyObject *py_take_vectors(PyObject *self, PyObject *args) {
         if (fine) fine = !PyList_SetItem(ids, k, Py_NewRef(id));
     }
     fine = fine && (different = PySet_New(ids)) && PySet_Size(different) == n;
-    PyErr_Clear(); /* whatever it is, the caller looks at these arms in another way */
     Py_XDECREF(different);
     PyBuffer_Release(&out);
     if (fine) return ids;
     Py_DECREF(ids);
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_OverflowError)) return NULL;
+    PyErr_Clear(); /* an int that is too large: the caller looks at these arms in another way */
     return Py_NewRef(Py_None);
 }
 

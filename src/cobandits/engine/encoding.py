@@ -76,19 +76,22 @@ def prepared(asked: Decide, schema: Schema, *, plain: bool = False) -> Prepared:
 def _of_vectors(asked: Decide, schema: Schema, ids: list[str], phi: Doubles) -> Prepared:
     task = check_name(asked.task, "task")
     count = len(ids)
-    text = _kept_text(asked, phi.size) or vector_text(task, asked.arms)
+    text = _kept_text(asked, phi) or vector_text(task, asked.arms)
     return Prepared(asked.id, text, task, ids, phi, _all(count), count, 0, False, schema)
 
 
-def _kept_text(asked: Decide, numbers: int) -> str | None:
+def _kept_text(asked: Decide, phi: Doubles) -> str | None:
     """Return a request as it was read, if the log may keep it so: nothing is encoded again.
 
     Requests with an id are compared with those that come later, so all of them are written alike.
-    A text with more blanks than usual would only fill the disk.
+    A text with more blanks than usual would only fill the disk. One with more strings than the
+    task, the ids and their keys need says something else too, such as a key twice.
     """
-    if type(asked) is not DecideText or asked.id is not None or not asked.text:
+    if type(asked) is not DecideText or asked.id is not None:
         return None
-    return asked.text.decode() if len(asked.text) <= _ROOM + _WIDTH * numbers else None
+    text, quotes = asked.text, 6 * (1 + len(phi))
+    short = len(text) <= _ROOM + _WIDTH * phi.size
+    return text.decode() if short and text.count(b'"') == quotes else None
 
 
 def check_name(given: object, what: str) -> str:

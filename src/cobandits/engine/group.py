@@ -33,7 +33,7 @@ Doubles = NDArray[np.float64]
 _TEXTS = (str, bytes)
 
 
-class _Staged(Struct, frozen=True, gc=False):
+class _Staged(Struct, frozen=True):
     """What is to be written for a request; a decision has its body when it is made."""
 
     ticket: Ticket
@@ -47,7 +47,7 @@ class _Staged(Struct, frozen=True, gc=False):
     answer: Callable[[Event], Answer] | None = None  # of rewards and activations
 
 
-class _Written(Struct, frozen=True, gc=False):
+class _Written(Struct, frozen=True):
     event: Event
     x: Doubles | None = None  # of the arm that was decided
     choice: Choice | None = None  # of a decision

@@ -73,8 +73,11 @@ class Job:
         return [one for one in self.results if one is not None]
 
 
-class Ticket(Struct, frozen=True, gc=False):
-    """One request, and where its result goes."""
+class Ticket(Struct, frozen=True):
+    """One request, and where its result goes.
+
+    An error that is a result holds the frame that raised it, and with it the ticket: a cycle.
+    """
 
     job: Job
     place: int

@@ -90,6 +90,7 @@ class DirectProtocol(HttpToolsProtocol):
             found is not None
             and self._idle
             and not self.expect_100_continue
+            and not self.parser.should_upgrade()
             and self.parser.should_keep_alive()
             and self.parser.get_http_version() == "1.1"
         )

@@ -135,7 +135,7 @@ class Tally:
         if event.kind in ("decision", "held"):
             choice, request = choice_of(event), request_of(event)
             ids = arm_ids(request)
-            baseline = request.get("baseline", ids[0])
+            baseline = request.get("baseline") or ids[0]
             weight = 1 / choice.probability if ids[choice.arm] == baseline else 0.0
             self._made[event.number] = _Made(weight, choice.by == "policy", event.task or "")
             if len(self._made) > _REMEMBERED:
