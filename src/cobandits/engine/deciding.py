@@ -37,17 +37,24 @@ def decide_batch(
     picked, probabilities = made.chosen.tolist(), made.probabilities.tolist()
     kept = _kept_for_baseline(settings, seed, numbers)
     pairs = _PAIRS if len(asked) <= _FEW else 0
-    state, batch, mode = (learner.base, learner.learned), (numbers[0], len(asked)), settings.mode
     choices = []
     for one, arm, p, keep in zip(asked, picked, probabilities, kept, strict=True):
         chances, used = _chances(policy, one, arm, p, pairs)
         pairs -= used
-        if keep:
-            choices.append(
-                Choice(one.baseline, 1.0, *state, chances, *batch, arm, "baseline", mode)
+        choices.append(
+            Choice(
+                arm=one.baseline if keep else arm,
+                probability=1.0 if keep else p,
+                base=learner.base,
+                learned=learner.learned,
+                chances=chances,
+                batch=numbers[0],
+                size=len(asked),
+                proposed=arm,
+                by="baseline" if keep else "policy",
+                mode=settings.mode,
             )
-        else:
-            choices.append(Choice(arm, p, *state, chances, *batch, arm, "policy", mode))
+        )
     return choices
 
 
