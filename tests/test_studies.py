@@ -12,9 +12,11 @@ from cobandits.environments import Synthetic
 from cobandits.lab import Cell, Estimation, Record, Simulation
 from cobandits.lab.claims import Claim
 from cobandits.lab.panels import Scale
+from cobandits.lab.records import scalar
 from cobandits.lab.studies import available
 from cobandits.lab.studies.s3 import fall
 from cobandits.lab.studies.sweeps import exponent
+from cobandits.lab.traffic import Traffic
 from cobandits.plots import save
 from cobandits.theory import Theory
 from tests.constructed import fit, play
@@ -52,7 +54,7 @@ def test_a_full_run_has_ten_trials_and_a_quick_one_is_small(name: str) -> None:
     assert sum(map(len, quick.values())) <= 16
 
 
-@pytest.mark.parametrize("name", ["s2", "s6", "s7"])
+@pytest.mark.parametrize("name", ["s2", "s6", "s7", "s8"])
 def test_a_quick_run_is_drawn_and_judged(name: str, tmp_path: Path) -> None:
     scale = Scale(trials=1, quick=True)
     study = STUDIES[name]
@@ -143,6 +145,36 @@ def test_means_up_to_a_size() -> None:
         return play(cell, 1.0, [1.0 if size(cell, "shift") < 0.6 else 5.0])
 
     assert judged("s7", record).outcome == "holds only if the size of the means is 0.25 or 0.5"
+
+
+@pytest.mark.parametrize(
+    ("more", "of_tasks", "said"),
+    [
+        (1500, 0, "holds"),
+        (2500, 0, "does not hold"),
+        (0, 100, "holds only if the size is features, d, rank, r or rows per task, n"),
+    ],
+)
+def test_bytes_by_size(more: int, of_tasks: int, said: str) -> None:
+    def record(cell: Cell) -> Record:
+        assert isinstance(cell, Traffic)
+        d, r, T = (size(cell, name) for name in ("dim", "rank", "n_tasks"))
+        sent = 16 * d * r + 8 * r**2 + more
+        weighed = {"bytes": sent + of_tasks * T, "most_bytes": sent}
+        return fit(cell, [1.0], 0) | weighed
+
+    assert judged("s8", record).outcome == said
+
+
+def test_the_bytes_of_a_fit_are_those_of_basis_gradient_and_products() -> None:
+    def sent(**changes: int) -> float:
+        size = {"dim": 30, "n_tasks": 20, "rank": 3, **changes}
+        cell = Traffic(environment_parameters=size, n_rows=40, estimator="altgdmin")
+        return scalar(cell.run(), "bytes")
+
+    assert sent(n_tasks=80) == sent()
+    assert sent(dim=60) - sent() == pytest.approx(16 * 30 * 3, abs=20)  # and longer headers
+    assert sent(rank=6) - sent() == pytest.approx(16 * 30 * 3 + 8 * (6**2 - 3**2), abs=20)
 
 
 def test_an_exponent_has_the_interval_of_its_trials() -> None:
