@@ -28,7 +28,7 @@ export MPLBACKEND := Agg
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup test test-faults test-federated test-matrix test-typescript lint lint-workflows format reproduce \
-  serve check-api kill-service bench bench-cluster bench-peers bench-service flagship statistical docs tables dist clean
+  serve check-api kill-service bench bench-cluster bench-peers bench-service flagship statistical docs site tables dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -173,6 +173,15 @@ docs: $(DOCS_STAMP) ## the site in build/docs: runs the gallery, and a warning i
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs build/docs
 	$(BIN)/python tools/check_site.py build/docs
 	@echo "Open $(CURDIR)/build/docs/index.html"
+
+# SITE may hold the sites of earlier versions; BASE is the path that it is served at.
+SITE ?= build/site
+BASE ?= /
+site: $(DOCS_STAMP) ## the site beside those of other versions, in SITE, with a menu of them
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -t versions -b html docs build/docs-versions
+	$(BIN)/python tools/check_site.py build/docs-versions
+	$(BIN)/python tools/site_versions.py build/docs-versions $(SITE) \
+	  $$($(BIN)/python -c 'import cobandits; print(cobandits.__version__)') --base $(BASE)
 
 tables: setup ## ten real tables from CSV to predictions, and their times beside pandas and scikit-learn
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 0 -m "tables or not tables" tests/test_tables.py

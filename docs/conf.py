@@ -83,3 +83,11 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
 html_sidebars = {"index": []}
+
+# `make site` keeps versions side by side; a site of one version has no menu of them.
+if tags.has("versions"):  # type: ignore[name-defined]  # noqa: F821, Sphinx defines it
+    html_theme_options |= {
+        "switcher": {"json_url": "../versions.json", "version_match": version},
+        "check_switcher": False,  # it is written when the site is put beside the others
+        "navbar_end": ["version-switcher", "theme-switcher"],
+    }

@@ -6,6 +6,7 @@ import ast
 import doctest
 import importlib
 import importlib.util
+import json
 import pkgutil
 import re
 import shlex
@@ -18,7 +19,7 @@ import pytest
 
 import cobandits
 from tests.commands import command_line
-from tools import check_site
+from tools import check_site, site_versions
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -185,3 +186,21 @@ def test_the_check_of_a_built_site_finds_what_is_broken_and_what_is_fetched(tmp_
         "bad.html: gone.html: no such file",
         "bad.html: good.html#end: no such place on that page",
     ]
+
+
+def test_versions_of_the_site_stand_side_by_side(tmp_path: Path) -> None:
+    built, site = tmp_path / "built", tmp_path / "site"
+    built.mkdir()
+    (built / "index.html").write_text("first", encoding="utf-8")
+    assert site_versions.add_version(built, site, "0.9.0") == ["0.9.0"]
+    assert site_versions.add_version(built, site, "0.10.0", base="/docs/") == ["0.10.0", "0.9.0"]
+    (built / "index.html").write_text("again", encoding="utf-8")
+    assert site_versions.add_version(built, site, "0.9.0") == ["0.10.0", "0.9.0"]
+    assert (site / "0.9.0" / "index.html").read_text(encoding="utf-8") == "again"
+    assert (site / "0.10.0" / "index.html").read_text(encoding="utf-8") == "first"
+    menu = json.loads((site / "versions.json").read_text(encoding="utf-8"))
+    assert [(one["version"], one["url"]) for one in menu] == [
+        ("0.10.0", "/0.10.0/"),
+        ("0.9.0", "/0.9.0/"),
+    ]
+    assert check_site.problems(site) == []
