@@ -50,6 +50,33 @@ def space(engine: Engine) -> Space:
     return engine.space("teas")
 
 
+def test_a_report_says_what_waits_for_the_end_of_its_window(tmp_path: Path) -> None:
+    now = [1_700_000_000.0]
+    with Engine.open(tmp_path / "a.db", clock=lambda: now[0]) as engine:
+        space = engine.space("teas", SCHEMA, window="1h", default_reward=0.0)
+        for _ in range(3):
+            space.reward(space.decide("berlin", arms=ARMS).id, 1.0)
+        assert "decisions within their window: 3;" in str(space.report())
+        now[0] += 3601
+        space.decide("berlin", arms=ARMS)
+        engine.settle()
+        assert "decisions within their window: 1;" in str(space.report())
+        assert space.report().days[0].mean == 1.0
+
+
+def test_what_was_hardly_ever_done_is_not_estimated(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("teas", SCHEMA, seed=2, floor=0.15)
+        for _ in range(100):
+            one = space.decide("berlin", arms=ARMS)
+            space.reward(one.id, PAYS[one.arm])
+            engine.settle()  # the same decisions in every run
+        found = space.report()
+    assert "always tea" in found.estimates
+    assert "always cola" not in found.estimates
+    assert any(note.startswith("always cola is not estimated: the log") for note in found.notes)
+
+
 def decisions(space: Space) -> list[Decision]:
     return [decision_answer(event, "") for event in space.events(kinds=["decision"])]
 

@@ -10,7 +10,7 @@ import json
 import pkgutil
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ import pytest
 
 import cobandits
 from tests.commands import command_line
+from tests.service import running
 from tools import check_site, site_versions
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +34,7 @@ PAGES = sorted(
 FENCE = re.compile(
     r"^(?P<fence>`{3,})(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=fence)$", re.MULTILINE | re.DOTALL
 )
+SERVED = "http://127.0.0.1:8000"  # a page that names it gets a service of its own
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)(?P<path>[^)#\s]+)(?:#(?P<heading>[^)\s]+))?\)")
 
 
@@ -104,10 +106,23 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(
 ) -> None:
     """Examples in Python give what the page shows, and commands succeed, in one directory."""
     monkeypatch.chdir(tmp_path)
+    if SERVED not in page.read_text(encoding="utf-8"):
+        run_blocks(page, blocks(page), capsys)
+        return
+    with running(tmp_path / "shops.db") as service:
+        monkeypatch.setenv("COBANDITS_KEY", service.key)
+        found = (
+            block._replace(text=block.text.replace(SERVED, service.address))
+            for block in blocks(page)
+        )
+        run_blocks(page, found, capsys)
+
+
+def run_blocks(page: Path, found: Iterable[Block], capsys: pytest.CaptureFixture[str]) -> None:
     run, variables = command_line(capsys), {"__name__": "__main__"}
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
     runner, parser = doctest.DocTestRunner(Roughly(), False, flags), doctest.DocTestParser()
-    for block in blocks(page):
+    for block in found:
         if block.language == "python":
             example = parser.get_doctest(block.text, variables, name(page), str(page), block.line)
             said: list[str] = []

@@ -121,12 +121,17 @@ class Logbook:
 
     def report(self, since: datetime | None = None) -> Report:
         """Return what was earned, day by day, against what else could have been done."""
-        version, last, waiting = self._writer.call(
-            lambda: (self.version, self._core.last, len(self._fold.learner.waiting))
+        version, last, now, waiting = self._writer.call(
+            lambda: (
+                self.version,
+                self._core.last,
+                self._core.now(),
+                len(self._fold.learner.waiting),
+            )
         )
         policy = self._writer.call(lambda: policy_copy(self._fold.learner.policy))
         made = list(self._trajectories(last, since))
-        return report(self.name, version, made, self.schemas()[-1], policy, waiting)
+        return report(self.name, version, made, self.schemas()[-1], policy, waiting, now)
 
     def log(
         self, since: datetime | None = None, *, progress: Callable[[float], None] = lambda _: None

@@ -26,6 +26,7 @@ Doubles = NDArray[np.float64]
 _ARMS = 10  # that are evaluated alone, those that were offered most often,
 _OFTEN = 0.5  # in at least this share of the decisions; in the others it is the baseline
 _FEWEST = 30  # decisions with rewards, below which nothing is estimated
+_EFFECTIVE = 10  # decisions of its own that a log must be worth: an interval of fewer says little
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +96,7 @@ def report(
     schema: SchemaVersion,
     policy: Shared,
     waiting: int,
+    now: int,
 ) -> Report:
     """Return how a space does, from its decisions and a copy of its policy."""
     made = [one for one in found if one.event.kind != "import"]
@@ -111,8 +113,16 @@ def report(
         tasks=len({one.event.task for one in found}),
         sharing=_sharing(policy),
         changes=policy.changes,
-        notes=(*notes, *changed_alone(policy)),
+        notes=(*notes, *_within_window(made, now), *changed_alone(policy)),
     )
+
+
+def _within_window(made: list[Trajectory], now: int) -> list[str]:
+    """Say how many decisions may still get a reward, of which nothing was learned yet."""
+    ends = [one.event.until for one in made if one.lesson is None]
+    n = sum(end is not None and end >= now for end in ends)
+    said = "with a default reward, what a decision earns is learned when its window ends"
+    return [f"decisions within their window: {n:,}; {said}"] if n else []
 
 
 def changed_alone(policy: Shared) -> list[str]:
@@ -190,9 +200,14 @@ def _estimates(
     for name, table in found.items():
         try:
             value = evaluate(table, log, methods=("snips",))["snips"]
-            values[name] = _earned(value)
         except CobanditsError as error:
             notes.append(f"{name} is not estimated: {error}")
+            continue
+        if value.effective_n >= _EFFECTIVE:
+            values[name] = _earned(value)
+        else:
+            n = f"{value.effective_n:.1f} decisions of its own"
+            notes.append(f"{name} is not estimated: the log says as much as {n}; raise the floor")
     return values, tuple(notes)
 
 
