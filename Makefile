@@ -28,7 +28,8 @@ export MPLBACKEND := Agg
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup test test-faults test-federated test-matrix test-typescript lint lint-workflows format reproduce \
-  serve check-api kill-service bench bench-cluster bench-peers bench-service flagship statistical docs site tables dist clean
+  serve check-api kill-service soak-service bench bench-cluster bench-peers bench-service flagship statistical docs site \
+  tables dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -118,6 +119,9 @@ test-typescript: setup ## the TypeScript client against a real service (needs np
 
 kill-service: setup ## kill -9 of the service under load, many times: nothing answered is lost
 	$(BIN)/python -m tests.service_kills --kills 100 --clients 32
+
+soak-service: setup ## half an hour of steady load on the service: memory, errors, lag of learning
+	$(BIN)/python -m benchmarks.service soak
 
 bench: setup ## the benchmarks, as ratios in one run on one thread
 	$(BIN)/python -m benchmarks

@@ -65,6 +65,7 @@ setup(
         extension("_posterior", "_buffers.h", "_posterior_kernel.h"),
         extension("_fast_checks", "_buffers.h"),
         extension("_propensity", "_buffers.h"),
+        extension("_requests"),
     ],
     cmdclass={"bdist_wheel": BdistWheel, "build_ext": BuildExt},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED else {},

@@ -37,6 +37,7 @@ COMPILED_FILES = (
     "tests/test_gaussian.py",
     "tests/test_kernels.py",
     "tests/test_lowrank.py",
+    "tests/test_plain_requests.py",
     "tests/test_policies.py",
     "tests/test_task_posteriors.py",
     "tests/test_tasks.py",

@@ -28,7 +28,6 @@ from cobandits.engine import (
     Category,
     ConflictError,
     Decide,
-    DecideText,
     Decision,
     Engine,
     Number,
@@ -42,7 +41,7 @@ from cobandits.engine import (
 )
 from cobandits.engine import engine as engine_module
 from cobandits.engine.codec import decoded, encoded
-from cobandits.engine.encoding import arm_ids, features, prepared
+from cobandits.engine.encoding import arm_ids, prepared
 from cobandits.engine.group import Group
 from cobandits.engine.jobs import Job, Ticket
 from cobandits.engine.learner import policy_bytes
@@ -429,63 +428,6 @@ def test_vectors_are_read_as_the_log_has_them(
     assert (found.text, found.ids) == (text, names)
     assert found.phi.tobytes() == phi.tobytes()
     assert found.n_available == len(found.available) == len(names)
-
-
-@given(
-    rows=st.lists(VECTORS, min_size=1, max_size=3),
-    task=TEXTS,
-    indent=st.sampled_from([None, 0, 2, 200]),
-    more=st.sampled_from([{}, {"held": False, "context": None, "exclude": []}, {"id": "mine"}]),
-)
-def test_the_log_keeps_the_text_that_was_read(
-    rows: list[Any], task: str, indent: int | None, more: dict[str, Any]
-) -> None:
-    """As it came, or written anew where an id will be compared or it is long: the same request."""
-    schema = Schema(arm={"features": Vector(size=2, missing="error")})
-    arms = [{"id": str(n), "features": row} for n, row in enumerate(rows)]
-    try:
-        body = {**decoded(encoded({"task": task, "arms": arms})), **more}
-        text = json.dumps(body, indent=indent).encode()
-        read = decoded(text)
-        named = more.get("id")
-        plain = prepared(Decide(task=task, arms=read["arms"], id=named), schema, plain=True)
-    except DataError:
-        return
-    asked = DecideText(task=task, arms=read["arms"], id=named, text=text)
-    found = prepared(asked, schema, plain=True)
-    kept = not more and indent != 200 and plain.phi.size > 0
-    kept = kept and text.count(b'"') == 6 + 6 * len(rows)  # none within the task
-    assert found.text == (text.decode() if kept else plain.text)
-    again = decoded(found.text)
-    assert (again["task"], arm_ids(again)) == (task, found.ids)
-    assert features(again, schema).tobytes() == found.phi.tobytes() == plain.phi.tobytes()
-
-
-def test_decisions_whose_text_is_kept_are_made_again_with_the_same_bits(tmp_path: Path) -> None:
-    with Engine.open(tmp_path / "a.db") as engine:
-        space = engine.space("s", dim=2)
-        body = b'{"arms" : [{"features": [1e0, -0.50], "id": "\\u00e9"},\n'
-        body += b'{"id": "b", "features": [1, 2]}], "task": "t"}'
-        asked = DecideText(task="t", arms=decoded(body)["arms"], text=body)
-        made = [one for _ in range(40) for one in space.submit([asked], plain=True).result()]
-        decided = [one for one in made if isinstance(one, Decision)]
-        assert len(decided) == 40
-        for one in decided:
-            space.reward(one.id, float(one.arm == "b"))
-        engine.settle()
-        event = list(space.events(kinds=("decision",)))[-1]
-        assert (event.body or "").startswith(f'{{"request":{body.decode()},"choice":')
-        assert space.recompute(decided[-1].id).arm == decided[-1].arm
-        assert engine.verify().ok
-
-
-@pytest.mark.parametrize("more", ['"task":"no"', '"exclude":[]', '"baseline":null', '"held":false'])
-def test_a_text_that_says_more_than_was_decided_is_not_kept(more: str) -> None:
-    schema = Schema(arm={"features": Vector(size=2, missing="error")})
-    arms = [{"id": "a", "features": [1.0, 2.0]}]
-    text = f'{{{more},"task":"t","arms":{json.dumps(arms)}}}'.encode()
-    asked = DecideText(task="t", arms=arms, text=text)
-    assert json.loads(prepared(asked, schema, plain=True).text) == {"task": "t", "arms": arms}
 
 
 def test_refusals_leave_nothing_in_memory(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ def test_extensions_that_are_built_are_used() -> None:
     """One that is there but cannot be imported would leave everything to NumPy, unseen."""
     names = [
         f"cobandits.compiled.{name}"
-        for name in ("_pass", "_posterior", "_fast_checks", "_propensity")
+        for name in ("_pass", "_posterior", "_fast_checks", "_propensity", "_requests")
     ]
     built = [name for name in names if importlib.util.find_spec(name)]
     assert built == (names if kernels.COMPILED else [])  # all of them, or none

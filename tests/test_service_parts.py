@@ -15,9 +15,10 @@ import pytest
 
 from cobandits.client import AsyncClient, Client, ServiceError
 from cobandits.client.exchange import answer
-from cobandits.engine import Answer, Engine, OverloadedError, Request, Space
+from cobandits.engine import Answer, Engine, OverloadedError, Space
 from cobandits.errors import CobanditsError, ConfigurationError
 from cobandits.service import ServiceSettings
+from cobandits.service.bridge import Asked
 from cobandits.service.dashboard.charts import reward_chart, sharing_map
 from cobandits.service.dashboard.tally import Cell, Tally
 from cobandits.service.jobs import Evaluations
@@ -202,7 +203,7 @@ def service(tmp_path: Path) -> Service:
 
 def test_more_than_may_wait_is_refused_and_errors_reach_their_caller(service: Service) -> None:
     class Full(Space):
-        def submit(self, requests: Sequence[Request], *, plain: bool = False) -> NoReturn:
+        def submit(self, requests: Sequence[Asked], *, plain: bool = False) -> NoReturn:
             raise OverloadedError("full")
 
     full = Full.__new__(Full)

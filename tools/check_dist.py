@@ -28,8 +28,9 @@ NO_COMPILER = {"CC": "/bin/false", "CXX": "/bin/false"}
 
 USES_COMPILED_CODE = """
 import sys
-from cobandits.compiled import _pass, _posterior, _fast_checks
-assert all(module.__file__.startswith(sys.prefix) for module in (_pass, _posterior, _fast_checks))
+from cobandits.compiled import _fast_checks, _pass, _posterior, _propensity, _requests
+used = (_fast_checks, _pass, _posterior, _propensity, _requests)
+assert all(module.__file__.startswith(sys.prefix) for module in used)
 """
 PREDICTS = """
 from cobandits import Estimate

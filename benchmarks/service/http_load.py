@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["Loaded", "load", "request_bytes"]
+__all__ = ["Loaded", "exchange", "load", "request_bytes"]
 
 
 @dataclass
@@ -38,7 +38,11 @@ def request_bytes(method: str, path: str, key: str, body: bytes) -> bytes:
     return head.encode() + body
 
 
-async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def exchange(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes
+) -> tuple[int, bytes]:
+    """Send a request and return the status and the body of its answer."""
+    writer.write(request)
     head = await reader.readuntil(b"\r\n\r\n")
     at = head.lower().index(b"content-length:") + 15
     length = int(head[at : head.index(b"\r\n", at)])
@@ -53,8 +57,7 @@ async def _client(
     try:
         while time.perf_counter() < until:
             start = time.perf_counter()
-            writer.write(next(requests))
-            status, body = await _answer(reader)
+            status, body = await exchange(reader, writer, next(requests))
             found.latencies.append(time.perf_counter() - start)
             found.statuses[status] = found.statuses.get(status, 0) + 1
             each(body)

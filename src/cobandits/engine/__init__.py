@@ -46,6 +46,7 @@ the policy, ``space.compare("v412")`` says how differently it would decide, and
 """
 
 from cobandits.engine.comparison import Comparison
+from cobandits.engine.encoding import Prepared
 from cobandits.engine.engine import Engine
 from cobandits.engine.errors import (
     ClosedError,
@@ -70,7 +71,6 @@ from cobandits.engine.messages import (
     Activated,
     Answer,
     Decide,
-    DecideText,
     Decision,
     Ranked,
     Request,
@@ -97,7 +97,6 @@ __all__ = [
     "DamagedLogError",
     "Date",
     "Decide",
-    "DecideText",
     "Decision",
     "DiskFullError",
     "Engine",
@@ -109,6 +108,7 @@ __all__ = [
     "OverloadedError",
     "OwnedError",
     "Past",
+    "Prepared",
     "Ranked",
     "Record",
     "Report",

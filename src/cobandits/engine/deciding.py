@@ -60,10 +60,11 @@ def decide_batch(
 
 def _arms(asked: Sequence[Prepared]) -> Floats | RaggedArms:
     """Return the arms of all requests, as an array where they have as many."""
-    plain = len({one.phi.shape for one in asked}) == 1
+    phis = [one.phi for one in asked]
+    plain = len({phi.shape for phi in phis}) == 1
     if plain and all(one.n_available == len(one.ids) for one in asked):
-        return np.stack([one.phi for one in asked])
-    return RaggedArms.of([one.phi for one in asked], [one.available for one in asked])
+        return np.concatenate(phis).reshape(len(phis), *phis[0].shape)  # np.stack takes longer
+    return RaggedArms.of(phis, [one.available for one in asked])
 
 
 def _kept_for_baseline(settings: Settings, seed: int, numbers: list[int]) -> list[bool]:

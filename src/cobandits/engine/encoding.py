@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from cobandits.decisions import check_values
 from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.ids import is_made
-from cobandits.engine.messages import Decide, DecideText
-from cobandits.engine.vectors import vector_arms, vector_text
+from cobandits.engine.messages import Decide
+from cobandits.engine.vectors import read_vectors, vector_arms, vector_text
 from cobandits.errors import DataError
 from cobandits.schema import Schema
 
-__all__ = ["Prepared", "arm_ids", "check_name", "features", "past_features", "prepared"]
+__all__ = ["Prepared", "arm_ids", "check_name", "features", "past_features", "prepared", "read"]
 
 Doubles = NDArray[np.float64]
 
@@ -73,25 +73,31 @@ def prepared(asked: Decide, schema: Schema, *, plain: bool = False) -> Prepared:
     )
 
 
+def read(text: bytes, schema: Schema, *, many: bool = False) -> list[Prepared] | None:
+    """Return the request, or those of a batch, in a JSON text: of a task and vectors, no more.
+
+    None for any others, also where something is wrong: they go through :func:`prepared`. The log
+    keeps the text as it came, unless blanks would fill the disk.
+    """
+    found = read_vectors(text, schema, many)
+    if found is None:
+        return None
+    made, start, (requests, phi) = [], 0, found
+    for task, ids, begin, end in requests:
+        count = len(ids)
+        if end - begin > _ROOM + _WIDTH * count * phi.shape[1] or len(task) > _LONGEST:
+            return None
+        rows, kept = phi[start : start + count], text[begin:end].decode()
+        made.append(Prepared(None, kept, task, ids, rows, _all(count), count, 0, False, schema))
+        start += count
+    return made
+
+
 def _of_vectors(asked: Decide, schema: Schema, ids: list[str], phi: Doubles) -> Prepared:
     task = check_name(asked.task, "task")
     count = len(ids)
-    text = _kept_text(asked, phi) or vector_text(task, asked.arms)
+    text = vector_text(task, asked.arms)
     return Prepared(asked.id, text, task, ids, phi, _all(count), count, 0, False, schema)
-
-
-def _kept_text(asked: Decide, phi: Doubles) -> str | None:
-    """Return a request as it was read, if the log may keep it so: nothing is encoded again.
-
-    Requests with an id are compared with those that come later, so all of them are written alike.
-    A text with more blanks than usual would only fill the disk. One with more strings than the
-    task, the ids and their keys need says something else too, such as a key twice.
-    """
-    if type(asked) is not DecideText or asked.id is not None:
-        return None
-    text, quotes = asked.text, 6 * (1 + len(phi))
-    short = len(text) <= _ROOM + _WIDTH * phi.size
-    return text.decode() if short and text.count(b'"') == quotes else None
 
 
 def check_name(given: object, what: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -64,6 +65,7 @@ class Memory:
         self.schema = schema
         self._space, self._store = space, store
         self._recent: dict[int, Known] = {}
+        self._order: deque[int] = deque()  # of their numbers: a dict finds its first slowly
 
     def follow(self, event: Event, x: Doubles | None = None) -> None:
         """Take an event that is in the log."""
@@ -73,13 +75,16 @@ class Memory:
             known.follow(event)
 
     def _keep(self, known: Known) -> None:
+        if known.number not in self._recent:
+            self._order.append(known.number)
         self._recent[known.number] = known
-        if len(self._recent) > _KEPT:
-            del self._recent[next(iter(self._recent))]
+        if len(self._order) > _KEPT:
+            del self._recent[self._order.popleft()]
 
     def clear(self) -> None:
         """Read decisions from the store again: some were removed."""
         self._recent.clear()
+        self._order.clear()
 
     def change(self, schema: Schema) -> None:
         """Take another schema: vectors are made anew."""

@@ -15,7 +15,6 @@ __all__ = [
     "Answer",
     "By",
     "Decide",
-    "DecideText",
     "Decision",
     "Mode",
     "Ranked",
@@ -58,12 +57,6 @@ class Decide(Struct, frozen=True, kw_only=True, gc=False):
     baseline: str | None = None
     held: bool = False
     id: str | None = None
-
-
-class DecideText(Decide, frozen=True, kw_only=True, gc=False):
-    """The same, as it was read from JSON; the log keeps this ``text`` where it can."""
-
-    text: bytes
 
 
 class Reward(Struct, frozen=True, kw_only=True, gc=False):

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.comparison import Comparison, compared
-from cobandits.engine.encoding import Prepared, prepared
+from cobandits.engine.encoding import Prepared, prepared, read
 from cobandits.engine.errors import ConflictError, UnknownVersionError
 from cobandits.engine.jobs import Job, Result
 from cobandits.engine.learner import policy_copy
@@ -95,8 +95,16 @@ class Space(Logbook):
         self._writer.put(job)
         return job.wait()
 
+    def read(self, text: bytes, *, many: bool = False) -> list[Prepared] | None:
+        """Return requests for :meth:`submit` straight from their JSON, if they are plain.
+
+        That is ``{"task": .., "arms": [{"id": .., "features": [..]}, ..]}`` or, of ``many``,
+        ``{"decisions": [..]}``, in a space with ``dim``. None for others: make :class:`Decide`.
+        """
+        return read(text, self.settings.schema, many=many)
+
     def submit(
-        self, requests: Sequence[Request], *, plain: bool = False
+        self, requests: Sequence[Request | Prepared], *, plain: bool = False
     ) -> Future[list[Answer | Exception]]:
         """Do the same without waiting: the future gets what :meth:`ask` returns.
 
@@ -109,7 +117,7 @@ class Space(Logbook):
         return future
 
     def _prepared(
-        self, requests: Sequence[Request], plain: bool = False
+        self, requests: Sequence[Request | Prepared], plain: bool = False
     ) -> list[Prepared | Reward | Activate | Exception]:
         schema = self.settings.schema
         found: list[Prepared | Reward | Activate | Exception] = []

@@ -19,10 +19,18 @@ from cobandits.engine.settings import VECTOR
 from cobandits.fast_checks import are_at_most, take_vectors
 from cobandits.schema import Schema, Vector
 
-__all__ = ["vector_arms", "vector_text"]
+try:
+    from cobandits.compiled import _requests
+except ImportError:  # no compiler at installation
+    COMPILED = False
+else:
+    COMPILED = True
+
+__all__ = ["COMPILED", "read_vectors", "vector_arms", "vector_text"]
 
 Doubles = NDArray[np.float64]
 Arms = Sequence[Mapping[str, Any]]
+Read = tuple[str, list[str], int, int]  # task, ids of arms, where its text begins and ends
 
 _NUMBERS = frozenset((float, int))  # which JSON gives back as they were
 
@@ -59,6 +67,18 @@ def vector_arms(arms: Arms, schema: Schema, plain: bool) -> tuple[list[str], Dou
         return None
     fits = phi.shape == (len(arms), field.size) and are_at_most(phi, LARGEST_VALUE)
     return (ids, phi) if fits else None
+
+
+def read_vectors(text: bytes, schema: Schema, many: bool) -> tuple[list[Read], Doubles] | None:
+    """Return the requests in a JSON text, and the vectors of all of their arms.
+
+    None for requests that say anything else, and without the extension.
+    """
+    field = _field(schema) if COMPILED else None
+    found = None if field is None else _requests.read_vectors(text, field.size, many)
+    if field is None or found is None:
+        return None
+    return found[0], np.frombuffer(found[1]).reshape(-1, field.size)
 
 
 def vector_text(task: str, arms: Arms) -> str:

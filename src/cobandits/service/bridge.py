@@ -6,16 +6,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from cobandits.engine import Answer, Request, Space
+from cobandits.engine import Answer, Prepared, Request, Space
 from cobandits.service.logs import LOGGER
 from cobandits.service.problems import ProblemError
 
-__all__ = ["Answers", "Bridge"]
+__all__ = ["Answers", "Asked", "Bridge"]
 
+Asked = Request | Prepared
 Answers = list[Answer | Exception]
 Done = Callable[[Answers | Exception], None]
 DoneOne = Callable[[Answer | Exception], None]
-_Asked = tuple[Sequence[Request], Done | None, DoneOne | None]  # one of the two
+_Waiting = tuple[Sequence[Asked], Done | None, DoneOne | None]  # one of the two
 
 
 class Bridge:
@@ -33,18 +34,18 @@ class Bridge:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._asked: dict[Space, list[_Asked]] = {}
+        self._asked: dict[Space, list[_Waiting]] = {}
         self.waiting = 0
 
-    def ask(self, space: Space, requests: Sequence[Request], done: Done) -> None:
+    def ask(self, space: Space, requests: Sequence[Asked], done: Done) -> None:
         """Ask a space; ``done`` gets a result or an error for each, or one error for all."""
         self._add(space, (requests, done, None))
 
-    def ask_one(self, space: Space, request: Request, done: DoneOne) -> None:
+    def ask_one(self, space: Space, request: Asked, done: DoneOne) -> None:
         """Ask one thing; ``done`` gets its result or its error."""
         self._add(space, ((request,), None, done))
 
-    def _add(self, space: Space, asked: _Asked) -> None:
+    def _add(self, space: Space, asked: _Waiting) -> None:
         requests = asked[0]
         if self.waiting + len(requests) > self._most:
             raise ProblemError(
@@ -67,7 +68,7 @@ class Bridge:
         for space, group in waiting.items():
             requests = [request for asked, _, _ in group for request in asked]
 
-            def done(found: Future[Answers], group: list[_Asked] = group) -> None:
+            def done(found: Future[Answers], group: list[_Waiting] = group) -> None:
                 answers = found.result()  # this is the engine's thread
                 loop.call_soon_threadsafe(self._hand_out, group, answers, len(answers))
 
@@ -76,7 +77,7 @@ class Bridge:
             except Exception as error:
                 self._hand_out(group, error, len(requests))
 
-    def _hand_out(self, group: list[_Asked], answers: Answers | Exception, count: int) -> None:
+    def _hand_out(self, group: list[_Waiting], answers: Answers | Exception, count: int) -> None:
         """Give each caller its answers, in the loop's thread."""
         self.waiting -= count
         start = 0

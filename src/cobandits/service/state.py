@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from cobandits.engine import Answer, Engine, Request, Space
-from cobandits.service.bridge import Answers, Bridge
+from cobandits.service.bridge import Answers, Asked, Bridge
 from cobandits.service.jobs import Evaluations
 from cobandits.service.keys import Key, KeyStore
 from cobandits.service.metrics import Metrics
@@ -92,10 +92,16 @@ class Service:
         return await future
 
     def ask_directly(
-        self, space: Space, request: Request, done: Callable[[Answer | Exception], None]
+        self, space: Space, request: Asked, done: Callable[[Answer | Exception], None]
     ) -> None:
         """Do the same for one request; the answer comes by a function."""
         self._bridge.ask_one(space, request, done)
+
+    def ask_many_directly(
+        self, space: Space, requests: Sequence[Asked], done: Callable[[Answers | Exception], None]
+    ) -> None:
+        """Do the same for several; there is a result or an error for each, or one for all."""
+        self._bridge.ask(space, requests, done)
 
     @staticmethod
     async def aside(action: Callable[[], Done]) -> Done:

@@ -127,6 +127,7 @@ _DECISIONS = [
         role="decide",
         does="Decide many times; each gets its decision or its problem.",
         handler=decisions.decide_batch,
+        direct=decisions.decide_batch_directly,
         asks=DecideBatch,
         answers={200: DecisionResults},
         problems=("unknown-space", *BUSY),

@@ -28,9 +28,12 @@ __all__ = ["SQLiteStore"]
 _TYPES = {"int": "INTEGER", "float": "REAL", "bytes": "BLOB"}
 _APPLICATION = 0x636F6261  # "coba": tells our files from others
 _SIGNS = f"({', '.join('?' * 9)})"  # of an event
-# Events of one statement. Each statement lets other threads run, so many events are few statements.
-_SIZES = (64, 32, 16, 8, 4, 2, 1)
-_EVENTS = {n: f"INSERT INTO log ({COLUMNS}) VALUES {', '.join([_SIGNS] * n)}" for n in _SIZES}
+# Each statement lets other threads run, and costs a switch to them and back, so a group of requests
+# is one statement. The connection keeps those of all sizes (it has room for 128): about 2 MB.
+_MOST = 64  # events of a statement
+_EVENTS = [
+    f"INSERT INTO log ({COLUMNS}) VALUES {', '.join([_SIGNS] * n)}" for n in range(_MOST + 1)
+]
 _KEY = "INSERT INTO keys (space, key, number) VALUES (?, ?, ?)"
 _PART = "INSERT OR REPLACE INTO snapshot_parts (space, number, part, data) VALUES (?, ?, ?, ?)"
 _SAVED = "INSERT OR REPLACE INTO snapshots (space, number, parts) VALUES (?, ?, ?)"
@@ -180,12 +183,9 @@ class SQLiteStore(SQLStore):
 
 def _in_statements(events: list[Event]) -> Iterator[tuple[str, list[tuple[object, ...]]]]:
     """Yield statements that write events, each with its values."""
-    start = 0
-    for size in _SIZES:
-        while len(events) - start >= size:
-            values = tuple(chain.from_iterable(events[start : start + size]))
-            yield _EVENTS[size], [values]
-            start += size
+    for start in range(0, len(events), _MOST):
+        some = events[start : start + _MOST]
+        yield _EVENTS[len(some)], [tuple(chain.from_iterable(some))]
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from cobandits.engine import (
     Activate,
     Activated,
     Answer,
-    DecideText,
+    Decide,
     Decision,
+    Prepared,
     Reward,
     Rewarded,
+    Space,
 )
+from cobandits.service.bridge import Answers
 from cobandits.service.calls import Answered, Exchange, Reply, waited
 from cobandits.service.problems import ProblemError, problem_of
 from cobandits.wire import (
@@ -29,12 +33,13 @@ from cobandits.wire import (
     RewardResult,
     RewardResults,
 )
-from cobandits.wire.limits import NAME
+from cobandits.wire.limits import ARMS, BATCH, NAME
 
 __all__ = [
     "activate",
     "decide",
     "decide_batch",
+    "decide_batch_directly",
     "decide_directly",
     "decision_reply",
     "reward",
@@ -47,8 +52,9 @@ def decide_directly(exchange: Exchange, answered: Answered) -> None:
     """Decide once."""
     service = exchange.service
     space = service.space(exchange.places[0])
-    asked: DecideOne = exchange.message()
-    request = _request(asked, exchange.headers.get(b"idempotency-key"), exchange.body)
+    header = exchange.headers.get(b"idempotency-key")
+    plain = _plain(space, exchange.body) if header is None else None
+    request = _request(exchange.message(), header) if plain is None else plain[0]
 
     def done(found: Answer | Exception) -> None:
         if isinstance(found, Exception):
@@ -66,22 +72,36 @@ async def decide(exchange: Exchange) -> Reply:
     return await waited(decide_directly, exchange)
 
 
-async def decide_batch(exchange: Exchange) -> Reply:
+def decide_batch_directly(exchange: Exchange, answered: Answered) -> None:
     """Decide many times: each gets its decision or its problem."""
-    space = exchange.service.space(exchange.places[0])
-    asked: DecideBatch = exchange.message()
-    exchange.count(len(asked.decisions) - 1)
-    answers = await exchange.service.ask(
-        space, [_request(one, None, b"") for one in asked.decisions]
-    )
-    results = [
-        DecisionResult(problem=problem_of(one).document())
-        if isinstance(one, Exception)
-        else DecisionResult(decision=decision_reply(cast(Decision, one)))
-        for one in answers
-    ]
-    exchange.service.metrics.decided(space.name, sum(r.decision is not None for r in results))
-    return Reply(200, DecisionResults(results))
+    service = exchange.service
+    space = service.space(exchange.places[0])
+    requests: Sequence[Decide | Prepared] | None = _plain(space, exchange.body, many=True)
+    if requests is None:
+        asked: DecideBatch = exchange.message()
+        requests = [_request(one, None) for one in asked.decisions]
+    exchange.count(len(requests) - 1)
+
+    def done(found: Answers | Exception) -> None:
+        if isinstance(found, Exception):
+            answered(found)
+            return
+        results = [_decision_result(one) for one in found]
+        service.metrics.decided(space.name, sum(one.decision is not None for one in results))
+        answered(Reply(200, DecisionResults(results)))
+
+    service.ask_many_directly(space, requests, done)
+
+
+async def decide_batch(exchange: Exchange) -> Reply:
+    """Do the same in a task."""
+    return await waited(decide_batch_directly, exchange)
+
+
+def _decision_result(found: Answer | Exception) -> DecisionResult:
+    if isinstance(found, Exception):
+        return DecisionResult(problem=problem_of(found).document())
+    return DecisionResult(decision=decision_reply(cast(Decision, found)))
 
 
 def reward_directly(exchange: Exchange, answered: Answered) -> None:
@@ -139,8 +159,17 @@ async def activate(exchange: Exchange) -> Reply:
     )
 
 
-def _request(asked: DecideOne, header: bytes | None, text: bytes) -> DecideText:
-    """Return the engine's request; ``text`` is what was read, empty if that was more than it."""
+def _plain(space: Space, body: bytes, *, many: bool = False) -> list[Prepared] | None:
+    """Return requests that need no message; all that is not plain, or too large, has one."""
+    found = space.read(body, many=many)
+    if found is None or len(found) > BATCH:
+        return None
+    fits = all(len(one.task) <= NAME and len(one.ids) <= ARMS for one in found)
+    return found if fits else None
+
+
+def _request(asked: DecideOne, header: bytes | None) -> Decide:
+    """Return the engine's request."""
     given = asked.id
     if header is not None:
         if not header.isascii() or not 0 < len(header) <= NAME or not header.decode().isprintable():
@@ -150,7 +179,7 @@ def _request(asked: DecideOne, header: bytes | None, text: bytes) -> DecideText:
         if given is not None and given != header.decode():
             raise ProblemError("invalid-request", "Idempotency-Key and id differ; send one of them")
         given = header.decode()
-    return DecideText(
+    return Decide(
         task=asked.task,
         arms=asked.arms,
         context=asked.context,
@@ -158,7 +187,6 @@ def _request(asked: DecideOne, header: bytes | None, text: bytes) -> DecideText:
         baseline=asked.baseline,
         held=asked.held,
         id=given,
-        text=text,
     )
 
 

@@ -1,0 +1,3 @@
+Read = tuple[str, list[str], int, int]  # task, ids of arms, where its text begins and ends
+
+def read_vectors(body: bytes, dim: int, many: bool, /) -> tuple[list[Read], bytes] | None: ...
