@@ -150,9 +150,6 @@ NEW_COLUMN = 0.03
 FIT_STEPS, FIT_TOLERANCE = 10, 1e-5
 """Steps of L-BFGS per refit, and the relative gain below which it stops earlier."""
 
-TOO_LONG = 1e3
-"""What a step that cannot be factorised adds to the first value, over that value. Judgement."""
-
 ALONE_STEPS, ALONE_TOLERANCE, ALONE_NUMBERS = 10, 0.02, 2e5
 """Steps of MacKay's rule per refit for the prior without a preferred direction.
 

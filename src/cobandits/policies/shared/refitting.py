@@ -44,7 +44,7 @@ def under(
     """
     with sizes_named():
         posteriors = posteriors_under(state.store, selector, fit)
-        learned = Learned(state.store, selector, posteriors, config.REFIT_GROWTH)
+        learned = Learned(state.store.snapshot(), selector, posteriors, config.REFIT_GROWTH)
         found = _following(state, snapshot.news, snapshot.n_new, learned)
     return Refit(found, snapshot.state.rewards, snapshot.origin)
 
