@@ -234,8 +234,8 @@ pass it within about 30 rewards (seeds 20, 21 and 30). Moves the first decisions
 and regret where few tasks share directions and no mean.
 """
 
-BLOCK_BYTES = 2**23
-"""Memory for the rows of one block of tasks, in bytes: about what a cache holds."""
+BLOCK_BYTES = 2**20
+"""Memory for the rows of one block of tasks, in bytes: what a cache holds."""
 
 # ---- Hyperparameters: empirical_bayes/selection.py
 

@@ -17,7 +17,12 @@ from cobandits.policies.shared.empirical_bayes.likelihood import (
     MarginalLikelihood,
     SummedLikelihood,
 )
-from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean
+from cobandits.policies.shared.empirical_bayes.mean import (
+    CommonMean,
+    Shape,
+    common_mean,
+    mean_shapes,
+)
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, Prior, Products
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows
 
@@ -54,8 +59,9 @@ class Priors(NamedTuple):
         return cls(*(2 * [Prior.vague(rows)]))
 
     def in_coordinates(self, coordinates: Coordinates) -> Priors:
-        """Return the same priors in other coordinates."""
-        return Priors(*(prior.in_coordinates(coordinates) for prior in self))
+        """Return the same priors in other coordinates; both are in the same ones."""
+        M = coordinates.from_others(self.shared.coordinates)
+        return Priors(*(prior.in_coordinates(coordinates, M) for prior in self))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -163,7 +169,11 @@ class FittedPrior:
 
     def _mean(self, level: float) -> CommonMean:
         (G, g), n_tasks = self._equations, self.information.n_tasks
-        return common_mean(self.factors.covariance, G, g - G[:, -1] * level, n_tasks=n_tasks)
+        return common_mean(self._shapes, g - G[:, -1] * level, n_tasks=n_tasks)
+
+    @cached_property
+    def _shapes(self) -> tuple[Shape, Shape]:
+        return mean_shapes(self.factors.covariance, self._equations[0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

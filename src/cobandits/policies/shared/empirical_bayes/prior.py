@@ -56,6 +56,10 @@ class Coordinates:
             matrix = np.hstack([matrix[:, :d] @ vectors, matrix[:, d:]])
         return cls(matrix=matrix)
 
+    def from_others(self, others: Coordinates) -> Doubles:
+        """Return the matrix from vectors in other coordinates to those in these, (p, q)."""
+        return np.asarray(np.linalg.lstsq(self.matrix, others.matrix, rcond=None)[0])
+
     @property
     def dim(self) -> int:
         """The number of coordinates, p."""
@@ -92,9 +96,8 @@ class Prior:
             feature_second_moment=np.eye(p),
         )
 
-    def in_coordinates(self, coordinates: Coordinates) -> Prior:
-        """Return the same prior in other coordinates."""
-        M = np.linalg.lstsq(coordinates.matrix, self.coordinates.matrix, rcond=None)[0]
+    def in_coordinates(self, coordinates: Coordinates, M: Doubles) -> Prior:
+        """Return the same prior in other coordinates, where a vector is ``M`` times as it was."""
         return replace(
             self, coordinates=coordinates, covariance=M @ self.covariance @ M.T, mean=M @ self.mean
         )
