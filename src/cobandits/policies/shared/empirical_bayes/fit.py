@@ -148,7 +148,9 @@ def _fit_shared(
         suited = factors.suited_to(information)
         if abs(np.log(suited.rho / factors.rho)) < config.ISOTROPIC_TOLERANCE:
             break
-        factors, likelihood = suited, rows.likelihood(suited.rho, start.center)
+        factors = suited
+        del likelihood  # rows of both would take twice the memory
+        likelihood = rows.likelihood(factors.rho, start.center)
         information = factors.information(likelihood)
     columns = min(config.MOST_COLUMNS, len(start.covariance) - 1, information.n_tasks - 1)
     found = fit_factors(Problem(likelihood, scale, bounds, columns), factors)
