@@ -24,7 +24,8 @@ SETTLED_SHARE = 1e-3
 """Mean square by which a refit moves predictions, over their own, below which the prior is settled.
 
 Also the share of the rewards' variance below which next to nothing is left to explain: then the
-isotropic variance need not have settled, which falls with the bound of the noise for long. Moves how often the prior is learned once it is good, and so the time of long plays. Judgement.
+isotropic variance, which follows the bound of the noise down for long, need not have settled.
+Moves how often the prior is learned once it is good, and so the time of long plays. Judgement.
 """
 
 RELEARN_GROWTH = 1.5
