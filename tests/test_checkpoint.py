@@ -504,7 +504,7 @@ def test_a_policy_can_be_resumed_before_and_after_thetas_are_learned_again(tmp_p
     """To the last bit, though the prior is not learned in between."""
     policy, renewed = joined_late(0), set()
     prior = policy.prior
-    for n in range(50):
+    for n in range(60):
         policy.save(tmp_path / "policy")
         resumed, twin = Shared.load(tmp_path / "policy"), copy.deepcopy(policy)
         for later in range(n, n + 12):

@@ -150,7 +150,8 @@ def test_tasks_that_share_a_basis_in_few_principal_directions_are_still_learned(
 def test_a_prior_is_the_same_in_other_coordinates() -> None:
     Phi, y, _ = drawn()
     prior = some_prior(stored(Phi, y))
-    other = prior.in_coordinates(Coordinates.of(stored(3 * Phi + [0.0, 50, 0, -7, 0], y)))
+    coordinates = Coordinates.of(stored(3 * Phi + [0.0, 50, 0, -7, 0], y))
+    other = prior.in_coordinates(coordinates, coordinates.from_others(prior.coordinates))
     assert not np.allclose(other.covariance, prior.covariance)
     np.testing.assert_allclose(in_features(other), in_features(prior), rtol=1e-9)
 

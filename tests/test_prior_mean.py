@@ -14,7 +14,7 @@ from cobandits.environments import Synthetic
 from cobandits.policies import Shared
 from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes import Prior
-from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean
+from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean, mean_shapes
 from tests.multitask import rows, stored
 
 Doubles = NDArray[np.float64]
@@ -52,7 +52,8 @@ def equations(prior: Prior, Phi: Doubles, y: Doubles) -> tuple[Doubles, Doubles]
 
 def stepped(prior: Prior, Phi: Doubles, y: Doubles) -> CommonMean:
     """Return the mean under the covariance of a prior."""
-    return common_mean(prior.covariance, *equations(prior, Phi, y), n_tasks=len(y))
+    G, g = equations(prior, Phi, y)
+    return common_mean(mean_shapes(prior.covariance, G), g, n_tasks=len(y))
 
 
 def candidates(prior: Prior, Phi: Doubles, y: Doubles) -> list[Doubles]:
@@ -119,7 +120,7 @@ def test_tasks_that_hardly_differ_have_a_mean_all_the_same() -> None:
 def test_a_mean_with_overwhelming_evidence_is_that_of_least_squares(size: float) -> None:
     """And its covariance is one."""
     g = np.append(np.full(3, size), 0.0)
-    found = common_mean(np.eye(4), np.eye(4), g, n_tasks=9)
+    found = common_mean(mean_shapes(np.eye(4), np.eye(4)), g, n_tasks=9)
     if size > 1:
         np.testing.assert_allclose(found.mean, g, rtol=1e-3)
     assert (np.linalg.eigvalsh(found.covariance)[1:] > 0).all()  # but for the intercept's
@@ -132,10 +133,9 @@ def test_few_tasks_need_more_evidence_of_a_mean() -> None:
     for size in np.linspace(0.05, 2, 20):
         Phi, y = tasks_around(np.full(3, size), n_tasks=4, n=10, width=0.3, seed=0)
         prior = replace(some_prior(Phi, y), covariance=0.09 * np.eye(4), noise=0.09, offset=0.0)
-        few, many, one = (
-            common_mean(prior.covariance, *equations(prior, Phi, y), n_tasks=n_tasks).mean
-            for n_tasks in (4, 5, 1)
-        )
+        G, g = equations(prior, Phi, y)
+        shapes = mean_shapes(prior.covariance, G)
+        few, many, one = (common_mean(shapes, g, n_tasks=n).mean for n in (4, 5, 1))
         assert not one.any()
         shares.append(np.linalg.norm(few) / np.linalg.norm(many))
     assert shares[0] < 0.05
@@ -150,7 +150,8 @@ def test_the_center_and_theta_are_the_mean_with_the_offset_in_coordinates_and_fe
     X = rows(Phi, y)[0, :, :-1]
     np.testing.assert_allclose(X @ prior.theta, X @ prior.coordinates.matrix @ prior.center)
     other = Prior.vague(stored(2 * Phi, y)).coordinates
-    np.testing.assert_allclose(prior.in_coordinates(other).theta, prior.theta, rtol=1e-10)
+    moved = prior.in_coordinates(other, other.from_others(prior.coordinates))
+    np.testing.assert_allclose(moved.theta, prior.theta, rtol=1e-10)
 
 
 def played(mean: Doubles, seed: int, *, rounds: int = 20, n_tasks: int = 200) -> Shared:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.empirical_bayes.fit import fit_both, start_of
-from cobandits.policies.shared.empirical_bayes.fitted import FittedPriors
+from cobandits.policies.shared.empirical_bayes.fitted import FittedPriors, unexplained_share
 from cobandits.policies.shared.empirical_bayes.likelihood import Information
 from cobandits.policies.shared.empirical_bayes.rows import Scale, least_variance
 from cobandits.sharded.head import Offer, Published, Spread
@@ -130,7 +130,8 @@ def learn_prior(heads: Heads, offers: Sequence[Offer]) -> LearnedPrior:
     prior = priors.under(best)
     spread = selector.next_spread(prior.noise)
     movement = call(heads, "prepare", Published(priors, best, selector.next_share, spread))
-    settled = priors.shared.is_settled(np.sum(movement, axis=0))
+    unexplained = unexplained_share(rows, selector.recent_error)
+    settled = priors.shared.is_settled(np.sum(movement, axis=0), unexplained=unexplained)
     growth = config.SETTLED_GROWTH if settled else config.REFIT_GROWTH
     scaled = replace(selector, spread=spread).scaled(prior)
     return LearnedPrior(DecomposedPrior.of(scaled), growth)

@@ -17,6 +17,7 @@ from cobandits.policies.shared.empirical_bayes import (
     PriorFit,
     Priors,
     fit_priors,
+    unexplained_share,
 )
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.row_store import RowStore
@@ -72,7 +73,9 @@ def learn_all(state: State) -> Learned:
         posteriors = TaskPosteriors.of(store, posteriors.prior)
         if likelihood.noise is None or steps.moved < reward_config.LAPLACE_TOLERANCE:
             break
-    growth = config.SETTLED_GROWTH if fit.is_settled(best) else config.REFIT_GROWTH
+    error = selector.recent_error if likelihood.noise is None else 0.0
+    settled = fit.is_settled(best, unexplained=unexplained_share(store, error))
+    growth = config.SETTLED_GROWTH if settled else config.REFIT_GROWTH
     return Learned(store, following, posteriors, growth)
 
 

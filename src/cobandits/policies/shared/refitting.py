@@ -30,9 +30,12 @@ Codes = NDArray[np.int64]
 
 
 def refitted(state: State, news: Pending, n_new: int) -> State:
-    """Return the state with a prior learned from its rows; counts the last ``n_new`` of news."""
+    """Return the state with a prior learned from its rows; counts the last ``n_new`` of news.
+
+    The rows are those of :func:`sorted_rows`.
+    """
     with sizes_named():
-        return _following(state, news, n_new, learn_all(sorted_rows(state)))
+        return _following(state, news, n_new, learn_all(state))
 
 
 def under(
@@ -44,7 +47,7 @@ def under(
     """
     with sizes_named():
         posteriors = posteriors_under(state.store, selector, fit)
-        learned = Learned(state.store, selector, posteriors, config.REFIT_GROWTH)
+        learned = Learned(state.store.snapshot(), selector, posteriors, config.REFIT_GROWTH)
         found = _following(state, snapshot.news, snapshot.n_new, learned)
     return Refit(found, snapshot.state.rewards, snapshot.origin)
 

@@ -21,7 +21,7 @@ def decided(state: State, news: Pending) -> State:
     if state.kind not in ("auto", "binary") or state.likelihood.weighs:
         return state
     if state.kind == "binary":
-        enough = state.store.products()[-2, -2] >= reward_config.FEWEST_TO_TELL
+        enough = state.store.reward_products()[0, 0] >= reward_config.FEWEST_TO_TELL
         return taken_for(state, LIKELIHOODS["binary"]) if enough else state
     if not state.whole:
         enough = max(reward_config.FEWEST_OUTLIERS, reward_config.OUTLIER_SHARE * state.judged)

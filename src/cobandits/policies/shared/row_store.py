@@ -1,19 +1,21 @@
 """Rows of many tasks in bounded memory, for least squares.
 
 A row is ``[phi, 1, y]``, (d + 2,). Where a task has many of them, a QR decomposition replaces
-them by d + 2 rows with the same products, ``F'F``. They have the same count, sums and least-squares
-fits under every prior, so nothing is lost. Where memory does not suffice for all tasks, the rows of
-those that have fewest are dropped, and only their posteriors remain.
+them by at most d + 2 rows with the same products, ``F'F``. They have the same count, sums and
+least-squares fits under every prior, so nothing is lost. Where memory does not suffice for all
+tasks, the rows of those that have fewest are dropped, and only their posteriors remain.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.shared import config
+from cobandits.policies.shared.equivalent_rows import compress
 from cobandits.policies.shared.reader import Part, Reader, refused
 
 __all__ = ["DROPPED", "NEW", "RowStore"]
@@ -157,28 +159,28 @@ class RowStore:
         return replace(self, slots=np.concatenate([self.slots, new]))
 
     def with_room(self, n_rows: int) -> RowStore:
-        """Return the store with memory for ``n_rows`` more, so that adding them is fast."""
-        capacity = self.used + n_rows
+        """Return the store with memory for ``n_rows`` more."""
+        if len(self.row_buffer) >= (capacity := self.used + n_rows):
+            return self
         owners, rows = np.empty(capacity, np.int64), np.empty((capacity, self.width))
         owners[: self.used], rows[: self.used] = self.flat
-        owners[self.used :], rows[self.used :] = 0, 0  # memory is slow when first written to
         return replace(self, row_buffer=rows, owner_buffer=owners)
 
     def compressed(self, longest: int, spared: Codes | None = None) -> RowStore:
-        """Return the store with ``width`` equivalent rows for tasks that have over ``longest``.
+        """Return the store with equivalent rows for tasks that have over ``longest``, sorted.
 
-        The slots ``spared``, (m,), keep theirs.
+        These are as many as there are columns that are not 0 in all rows of the task. The slots
+        ``spared``, (m,), keep theirs. Where there is nothing to compress, the order stays too.
         """
-        full = np.flatnonzero(self.sizes > max(longest, self.width))
+        full = self.sizes > max(longest, self.width)
         if spared is not None:
-            full = np.setdiff1d(full, spared)
-        if not len(full):
+            full[spared] = False
+        if not full.any():
             return self
-        ordered = self.sorted()
-        parts = (ordered.rows(np.array([slot]), int(self.sizes[slot]))[0] for slot in full)
-        short = np.stack([np.linalg.qr(part, mode="r") for part in parts])
-        short *= np.where(short[..., -2:-1] > 0, -1.0, 1.0)  # so they differ from single rows
-        return _with_rows(ordered, full, short)
+        owners, F = self.flat
+        rows = self._reserved(int(np.where(full, self.width, self.sizes).sum()))
+        order = np.argsort(owners, kind="stable")
+        return self._sorted(rows, compress(F, order, self.sizes, full, out=rows))
 
     def rows(self, slots: Codes, length: int) -> Doubles:
         """Return the first rows of some slots, (m, length, width), 0 where there are none.
@@ -195,8 +197,17 @@ class RowStore:
         return np.asarray(held)
 
     def products(self) -> Doubles:
-        """Return ``F'F`` of all rows, (width, width)."""
+        """Return ``F'F`` of all rows, (width, width); it is computed once."""
+        return self._products
+
+    @cached_property
+    def _products(self) -> Doubles:
         F = self.row_buffer[: self.used]
+        return np.asarray(F.T @ F)
+
+    def reward_products(self) -> Doubles:
+        """Return the part of the products that is of intercepts and rewards, (2, 2)."""
+        F = self.row_buffer[: self.used, -2:]
         return np.asarray(F.T @ F)
 
     def count(self, slots: Codes) -> float:
@@ -209,9 +220,22 @@ class RowStore:
         """Return the store with rows sorted by slot; the order per task is kept."""
         if self.starts is not None:
             return self
-        order = np.argsort(self.owner_buffer[: self.used], kind="stable")
-        held = self.holding(self.owner_buffer[order], self.row_buffer[order], sizes=self.sizes)
-        return replace(held, starts=np.cumsum(self.sizes) - self.sizes)
+        owners, F = self.flat
+        rows = self._reserved(self.used)
+        order = np.argsort(owners, kind="stable")
+        F.take(order, axis=0, out=rows[: self.used], mode="clip")
+        return self._sorted(rows, self.sizes)
+
+    def _reserved(self, n_rows: int) -> Doubles:
+        """Return memory for so many rows and as many more; it is taken when written to."""
+        return np.empty((n_rows + max(0, min(n_rows, self.most - n_rows)), self.width))
+
+    def _sorted(self, rows: Doubles, sizes: Codes) -> RowStore:
+        """Return a store of the same tasks with rows that are sorted by slot, in a buffer."""
+        owners, used = np.empty(len(rows), np.int64), int(sizes.sum())
+        owners[:used] = np.repeat(np.arange(len(sizes)), sizes)
+        held = replace(self, owner_buffer=owners, row_buffer=rows, used=used, sizes=sizes)
+        return replace(held, starts=np.cumsum(sizes) - sizes)
 
     def saved(self) -> Part:
         """Return what a checkpoint holds of it; rows keep their order, since sums round by it."""
@@ -282,15 +306,3 @@ def _appended(store: RowStore, tasks: Codes, rows: Doubles) -> RowStore:
     store.row_buffer[used:following] = rows
     sizes = store.sizes + np.bincount(slots, minlength=len(store.sizes))
     return replace(store, used=following, sizes=sizes, starts=None)
-
-
-def _with_rows(store: RowStore, slots: Codes, rows: Doubles) -> RowStore:
-    """Return the store with the rows of some slots replaced by others, (m, k, width)."""
-    owners, F = store.flat
-    staying, sizes = ~np.isin(owners, slots), store.sizes.copy()
-    sizes[slots] = rows.shape[1]
-    return store.holding(
-        np.concatenate([owners[staying], np.repeat(slots, rows.shape[1])]),
-        np.concatenate([F[staying], rows.reshape(-1, store.width)]),
-        sizes=sizes,
-    )

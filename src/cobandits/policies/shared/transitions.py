@@ -72,7 +72,8 @@ def refit(snapshot: Snapshot) -> Refit:
         found = _after_change(state, following, news, n_new=n_new)
     if found is None:
         following = _mended(following, news, news.tasks[len(news.tasks) - n_new :])
-        found = refitted(decided(following, news), news, n_new)
+        following = sorted_rows(decided(following, news))  # rows as they came are freed before
+        found = refitted(following, news, n_new)
     return Refit(found, state.rewards, snapshot.origin)
 
 
@@ -181,7 +182,7 @@ def _after_change(state: State, following: State, news: Pending, *, n_new: int) 
     """Return the state after a change of the tasks, or None where ``following`` shows none."""
     if following.before is not None and following.return_evidence > config.RETURN_THRESHOLD:
         theirs, kept = _predicted_by(following.before, news), _extended(following.before, state)
-        found = refitted(_compared(kept, theirs), theirs, len(news.tasks))
+        found = refitted(sorted_rows(_compared(kept, theirs)), theirs, len(news.tasks))
         onset = 0
     elif _all_changed(state, following, news):
         fresh = State.fresh(
@@ -194,7 +195,7 @@ def _after_change(state: State, following: State, news: Pending, *, n_new: int) 
         )
         onset = state.detector.onset(news.squares, news.expected)
         recent = news.part(slice(onset, None))
-        found = refitted(_compared(fresh, recent), recent, len(recent.tasks))
+        found = refitted(sorted_rows(_compared(fresh, recent)), recent, len(recent.tasks))
         found.before = _kept(state, news, n_new, onset) if state.on_change == "adapt" else None
     else:
         return None

@@ -270,7 +270,7 @@ def suitable(store: RowStore, lowest: float, highest: float) -> Likelihood:
     and safer with few rewards per task. Other whole numbers from 0 on are counts if they vary about
     as much as counts do: ratings and grades vary less.
     """
-    (n, total), (_, squares) = store.products()[-2:, -2:]
+    (n, total), (_, squares) = store.reward_products()
     if n < reward_config.FEWEST_TO_TELL or lowest != 0 or highest < 1:
         return LIKELIHOODS["gaussian"]
     mean = total / n

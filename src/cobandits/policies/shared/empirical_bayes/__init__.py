@@ -11,7 +11,12 @@ rewards before these are learned.
 
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock, task_blocks
 from cobandits.policies.shared.empirical_bayes.fit import fit_priors
-from cobandits.policies.shared.empirical_bayes.fitted import Hyperparameters, PriorFit, Priors
+from cobandits.policies.shared.empirical_bayes.fitted import (
+    Hyperparameters,
+    PriorFit,
+    Priors,
+    unexplained_share,
+)
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, DecomposedPrior, Prior
 from cobandits.policies.shared.empirical_bayes.selection import HyperparameterSelector, candidates
 
@@ -27,4 +32,5 @@ __all__ = [
     "candidates",
     "fit_priors",
     "task_blocks",
+    "unexplained_share",
 ]

@@ -32,7 +32,7 @@ def task_blocks(store: RowStore, slots: Codes, coordinates: Coordinates) -> Iter
     p, start = coordinates.dim, 0
     while start < len(slots):
         n = int(store.sizes[slots[start]])
-        size = max(1, config.BLOCK_BYTES // (8 * n * max(p, store.width)))
+        size = max(1, config.BLOCK_BYTES // (8 * n * p))
         some = slots[start : start + size]
         F = store.rows(some, n)
         Z, y = F[..., :-1] @ coordinates.matrix, F[..., -1]

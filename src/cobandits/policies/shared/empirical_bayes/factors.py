@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from cobandits.policies.shared import config
+from cobandits.policies.shared.empirical_bayes.descent import Bounds, descend
 from cobandits.policies.shared.empirical_bayes.likelihood import (
     Information,
     MarginalLikelihood,
@@ -133,30 +133,24 @@ def fit_factors(problem: Problem, start: Factors) -> Factors:
     if not L.shape[1]:
         return fit_isotropic(likelihood, start, noise=noise)
     unit, shape = np.sqrt(scale / p), L.shape
-    seen: list[float] = []  # values, from the start on
 
     def objective(numbers: Doubles) -> tuple[float, Doubles]:
         L, log_noise = numbers[:-1].reshape(shape) * unit, float(numbers[-1])
         try:
             value, gradient, in_noise = likelihood.value(L, log_noise)
         except np.linalg.LinAlgError:  # a step too long to be factorised: a shorter one is tried
-            if not seen:
-                raise
-            return seen[0] + config.TOO_LONG * (1 + abs(seen[0])), np.zeros_like(numbers)
+            return np.inf, np.zeros_like(numbers)
         value += 0.5 * precision * float((L**2).sum())
-        seen.append(value)
         gradient = (gradient + precision * L) * unit
         return value, np.append(gradient.ravel(), in_noise)
 
-    bounds = [(None, None)] * L.size + [(np.log(noise.least), np.log(noise.most))]
-    found = scipy.optimize.minimize(
+    found = descend(
         objective,
         np.append(L.ravel() / unit, np.log(start.noise)),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        options={"maxiter": config.FIT_STEPS, "ftol": config.FIT_TOLERANCE},
-    ).x
+        Bounds(float(np.log(noise.least)), float(np.log(noise.most))),
+        steps=config.FIT_STEPS,
+        tolerance=config.FIT_TOLERANCE,
+    )
     variance = float(np.exp(found[-1]))
     return Factors(L=found[:-1].reshape(shape) * unit, isotropic=rho * variance, noise=variance)
 

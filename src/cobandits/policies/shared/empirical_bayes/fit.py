@@ -109,45 +109,48 @@ def fit_both(
     noise: float | None = None,
 ) -> tuple[Fit[LikelihoodT], Fit[LikelihoodT]]:
     """Fit the prior that shares, and the one that does not, to rows that may be on shards."""
-    all_tasks = not used.shared
+    all_tasks, before = not used.shared, Factors.of(start.shared.covariance, start.shared.noise)
     if noise is not None:
         known = NoiseBounds(noise, noise)
         alone = _fit_alone(rows, start.alone, known, all_tasks=all_tasks)
-        return _fit_shared(rows, start.shared, known, reward_config.PREDICTOR_VARIANCE), alone
+        scale = reward_config.PREDICTOR_VARIANCE
+        return _fit_shared(rows, start.shared, before, known, scale), alone
     rows, (scale, n_rows) = rows.without_outliers(start.alone.center)
     bounds = NoiseBounds(config.LEAST_NOISE * scale, config.MOST_NOISE * scale)
     alone = _fit_alone(rows, start.alone, bounds, all_tasks=all_tasks)
     share = config.NOISE_SHARE * scale
     share = share if least_noise is None else min(share, least_noise)
-    least = max(bounds.least, share * _parameter_share(start.shared, n_rows))
-    return _fit_shared(rows, start.shared, bounds._replace(least=least), scale), alone
+    least = max(bounds.least, share * _parameter_share(before, n_rows))
+    return _fit_shared(rows, start.shared, before, bounds._replace(least=least), scale), alone
 
 
-def _parameter_share(prior: Prior, n_rows: float) -> float:
+def _parameter_share(factors: Factors, n_rows: float) -> float:
     """Return how many numbers L has over the number of rows, at most 1.
 
     The more rows there are for each, the less can L explain their noise.
     """
-    columns = Factors.of(prior.covariance, prior.noise).L.shape[1] + 1  # and one to be found
-    return float(min(1.0, columns * len(prior.mean) / n_rows))
+    p, columns = factors.L.shape
+    return float(min(1.0, (columns + 1) * p / n_rows))  # one may yet be found
 
 
 def _fit_shared(
-    rows: FitRows[LikelihoodT], start: Prior, bounds: NoiseBounds, scale: float
+    rows: FitRows[LikelihoodT], start: Prior, factors: Factors, bounds: NoiseBounds, scale: float
 ) -> Fit[LikelihoodT]:
-    """Fit a prior under which thetas share directions.
+    """Fit a prior under which thetas share directions; ``factors`` are those of its start.
 
     If what was isotropic does not suit the new rewards at all, it is mended first.
     """
     bounds = bounds.resolving(start.covariance)
-    factors = Factors.of(start.covariance, bounds.clip(start.noise))
+    factors = replace(factors, noise=bounds.clip(start.noise))
     likelihood = rows.likelihood(factors.rho, start.center)
     information = factors.information(likelihood)
     for _ in range(config.ISOTROPIC_STEPS):
         suited = factors.suited_to(information)
         if abs(np.log(suited.rho / factors.rho)) < config.ISOTROPIC_TOLERANCE:
             break
-        factors, likelihood = suited, rows.likelihood(suited.rho, start.center)
+        factors = suited
+        del likelihood  # rows of both would take twice the memory
+        likelihood = rows.likelihood(factors.rho, start.center)
         information = factors.information(likelihood)
     columns = min(config.MOST_COLUMNS, len(start.covariance) - 1, information.n_tasks - 1)
     found = fit_factors(Problem(likelihood, scale, bounds, columns), factors)

@@ -17,11 +17,23 @@ from cobandits.policies.shared.empirical_bayes.likelihood import (
     MarginalLikelihood,
     SummedLikelihood,
 )
-from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean
+from cobandits.policies.shared.empirical_bayes.mean import (
+    CommonMean,
+    Shape,
+    common_mean,
+    mean_shapes,
+)
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, Prior, Products
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows
 
-__all__ = ["FittedPrior", "FittedPriors", "Hyperparameters", "PriorFit", "Priors"]
+__all__ = [
+    "FittedPrior",
+    "FittedPriors",
+    "Hyperparameters",
+    "PriorFit",
+    "Priors",
+    "unexplained_share",
+]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -47,8 +59,9 @@ class Priors(NamedTuple):
         return cls(*(2 * [Prior.vague(rows)]))
 
     def in_coordinates(self, coordinates: Coordinates) -> Priors:
-        """Return the same priors in other coordinates."""
-        return Priors(*(prior.in_coordinates(coordinates) for prior in self))
+        """Return the same priors in other coordinates; both are in the same ones."""
+        M = coordinates.from_others(self.shared.coordinates)
+        return Priors(*(prior.in_coordinates(coordinates, M) for prior in self))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,10 +131,15 @@ class FittedPrior:
         M = self.start.feature_second_moment
         return np.array([np.einsum("tp,tp->", X @ M, X) for X in (moved, after)])
 
-    def is_settled(self, movement: Doubles) -> bool:
-        """Tell whether the fit hardly moved predictions, nor what is isotropic."""
+    def is_settled(self, movement: Doubles, *, unexplained: float) -> bool:
+        """Tell whether the fit hardly moved predictions, and there is little left to gain.
+
+        That is where what is isotropic hardly moved either, or where predictions leave next to
+        nothing of the rewards unexplained, as a share of their variance.
+        """
         moved, whole = movement
-        return self._isotropic_is_settled and bool(moved < config.SETTLED_SHARE * (whole or 1.0))
+        done = self._isotropic_is_settled or unexplained < config.SETTLED_SHARE
+        return done and bool(moved < config.SETTLED_SHARE * (whole or 1.0))
 
     @property
     def _isotropic_is_settled(self) -> bool:
@@ -151,7 +169,11 @@ class FittedPrior:
 
     def _mean(self, level: float) -> CommonMean:
         (G, g), n_tasks = self._equations, self.information.n_tasks
-        return common_mean(self.factors.covariance, G, g - G[:, -1] * level, n_tasks=n_tasks)
+        return common_mean(self._shapes, g - G[:, -1] * level, n_tasks=n_tasks)
+
+    @cached_property
+    def _shapes(self) -> tuple[Shape, Shape]:
+        return mean_shapes(self.factors.covariance, self._equations[0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -221,6 +243,13 @@ class PriorFit(FittedPriors):
         """Return by how much the fit moved predictions, as sums over these tasks, (2,)."""
         return self.shared.movement(self.likelihoods[0], offset=hyperparameters.offset)
 
-    def is_settled(self, hyperparameters: Hyperparameters) -> bool:
-        """Tell whether the fit hardly moved predictions, nor what is isotropic."""
-        return self.shared.is_settled(self.movement(hyperparameters))
+    def is_settled(self, hyperparameters: Hyperparameters, *, unexplained: float) -> bool:
+        """Tell whether the fit hardly moved predictions, and there is little left to gain."""
+        return self.shared.is_settled(self.movement(hyperparameters), unexplained=unexplained)
+
+
+def unexplained_share(rows: Products, error: float) -> float:
+    """Return a mean squared error over the variance of all rewards; 1 where there is no error."""
+    (n, total), (_, squares) = rows.products()[-2:, -2:]
+    variance = float(squares / n - (total / n) ** 2)
+    return error / variance if error > 0 and variance > 0 else 1.0

@@ -13,6 +13,7 @@ has no part in it: that is the prior's offset.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from cobandits.policies.shared import config
 
-__all__ = ["CommonMean", "common_mean"]
+__all__ = ["CommonMean", "Shape", "common_mean", "mean_shapes"]
 
 Doubles = NDArray[np.float64]
 
@@ -35,6 +36,19 @@ class CommonMean(NamedTuple):
     def none(cls, p: int) -> CommonMean:
         """Return a mean of 0 that counts as known."""
         return cls(np.zeros(p), np.zeros((p, p)))
+
+
+class Shape(NamedTuple):
+    """A shape ``S = R R'`` of the mean's covariance, decomposed with what rewards say, ``R'GR``."""
+
+    values: Doubles  # (p - 1,), eigenvalues l of R'GR
+    basis: Doubles  # (p - 1, p - 1), R times its eigenvectors
+
+    @classmethod
+    def of(cls, R: Doubles, G: Doubles) -> Shape:
+        """Decompose ``R'GR``."""
+        values, vectors = np.linalg.eigh(R.T @ G @ R)
+        return cls(np.maximum(values, 0), R @ vectors)
 
 
 class _Candidates(NamedTuple):
@@ -52,25 +66,40 @@ class _Candidates(NamedTuple):
         return np.asarray(known + (self.basis * (weights @ self.variances)) @ self.basis.T)
 
 
-def common_mean(C: Doubles, G: Doubles, g: Doubles, *, n_tasks: int) -> CommonMean:
-    """Return the mean of all thetas under their covariance, averaged over what it may be.
+def mean_shapes(C: Doubles, G: Doubles) -> tuple[Shape, Shape]:
+    """Return both shapes of the mean's covariance, that of thetas and the isotropic one.
 
     Parameters
     ----------
     C : (p, p)
+        The covariance of thetas.
     G : (p, p)
         The sum of ``Z_t' K_t^-1 Z_t`` over tasks, with ``K_t`` the covariance of their rewards.
+    """
+    C, G = C[:-1, :-1], G[:-1, :-1]
+    isotropic = Shape.of(np.eye(len(C)), G)
+    if np.count_nonzero(C) == len(C) and (C.diagonal() == C[0, 0]).all():  # it is isotropic too
+        return Shape(C[0, 0] * isotropic.values, np.sqrt(C[0, 0]) * isotropic.basis), isotropic
+    return Shape.of(_root(C), G), isotropic
+
+
+def common_mean(shapes: Sequence[Shape], g: Doubles, *, n_tasks: int) -> CommonMean:
+    """Return the mean of all thetas under their covariance, averaged over what it may be.
+
+    Parameters
+    ----------
+    shapes : of :func:`mean_shapes`
     g : (p,)
         The sum of ``Z_t' K_t^-1 y_t``, without the offset.
     n_tasks : int
         With as many as coordinates or fewer, a mean needs ``MEAN_EVIDENCE``. One task has none.
     """
-    found = CommonMean.none(len(C))
+    found = CommonMean.none(len(g))
     if n_tasks == 1:
         return found
-    tried = [_candidates(R, G, g) for R in (_root(C[:-1, :-1]), np.eye(len(C) - 1))]
+    tried = [_candidates(shape, g[:-1]) for shape in shapes]
     evidence = np.array([one.evidence for one in tried])  # (2, k)
-    least = config.MEAN_EVIDENCE / 2 if n_tasks <= len(C) else 0.0
+    least = config.MEAN_EVIDENCE / 2 if n_tasks <= len(g) else 0.0
     none = np.log(evidence.size) + least  # as likely at first as all others, or more so
     shares = np.exp(np.append(evidence, none) - max(none, evidence.max()))
     shares /= shares.sum()
@@ -82,18 +111,18 @@ def common_mean(C: Doubles, G: Doubles, g: Doubles, *, n_tasks: int) -> CommonMe
     return found
 
 
-def _candidates(R: Doubles, G: Doubles, g: Doubles) -> _Candidates:
+def _candidates(shape: Shape, g: Doubles) -> _Candidates:
     """Return what the mean may be under ``m ~ N(0, k R R')``.
 
     In the eigenbasis of ``R'GR`` with eigenvalues l, and with ``b = R'g`` in it, the log of the
     evidence is half of ``sum_i [b_i^2 k / (1 + k l_i) - log(1 + k l_i)]``. Were all l the same,
     ``mean(b^2) / l^2`` would be about the mean square of m.
     """
-    values, vectors = np.linalg.eigh(R.T @ G[:-1, :-1] @ R)
-    values, b = np.maximum(values, 0), vectors.T @ (R.T @ g[:-1])
+    values, basis = shape
+    b = basis.T @ g
     unit = np.mean(b**2) / values.mean() ** 2 if values.any() else 0.0
     scales = unit * np.array(config.MEAN_SCALES)[:, None]
-    variances, basis = scales / (1 + scales * values), R @ vectors
+    variances = scales / (1 + scales * values)
     evidence = (b**2 * variances - np.log1p(scales * values)).sum(axis=1) / 2
     return _Candidates(evidence, (variances * b) @ basis.T, variances, basis)
 

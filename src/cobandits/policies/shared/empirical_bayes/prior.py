@@ -40,9 +40,9 @@ class Coordinates:
         """Return the coordinates for the rows of a store."""
         products = store.products()[:-1, :-1]  # of [phi, 1]
         n, d = products[-1, -1], len(products) - 1
-        means, squares = products[-1, :d] / n, np.diag(products)[:d] / n
-        variances = squares - means**2
-        means[means**2 <= variances] = 0
+        first, squares = products[-1, :d] / n, np.diag(products)[:d] / n
+        variances = squares - first**2
+        means = np.where(first**2 <= variances, 0.0, first)
         sizes = squares - means**2
         scales = np.sqrt(np.where(sizes <= config.CONSTANT_VARIANCE * squares, 1.0, sizes))
         matrix = np.zeros((d + 1, d + 1))
@@ -50,10 +50,15 @@ class Coordinates:
         matrix[d, :d] = -means / scales
         matrix[d, d] = 1.0
         if d > config.MOST_FEATURES:
-            moved = matrix.T @ products @ matrix / n
-            vectors = np.linalg.eigh(moved[:d, :d])[1][:, -config.MOST_FEATURES :]
+            across = np.outer(means, first - means / 2)
+            moved = (products[:d, :d] / n - across - across.T) / np.outer(scales, scales)
+            vectors = np.linalg.eigh(moved)[1][:, -config.MOST_FEATURES :]
             matrix = np.hstack([matrix[:, :d] @ vectors, matrix[:, d:]])
         return cls(matrix=matrix)
+
+    def from_others(self, others: Coordinates) -> Doubles:
+        """Return the matrix from vectors in other coordinates to those in these, (p, q)."""
+        return np.asarray(np.linalg.lstsq(self.matrix, others.matrix, rcond=None)[0])
 
     @property
     def dim(self) -> int:
@@ -91,9 +96,8 @@ class Prior:
             feature_second_moment=np.eye(p),
         )
 
-    def in_coordinates(self, coordinates: Coordinates) -> Prior:
-        """Return the same prior in other coordinates."""
-        M = np.linalg.lstsq(coordinates.matrix, self.coordinates.matrix, rcond=None)[0]
+    def in_coordinates(self, coordinates: Coordinates, M: Doubles) -> Prior:
+        """Return the same prior in other coordinates, where a vector is ``M`` times as it was."""
         return replace(
             self, coordinates=coordinates, covariance=M @ self.covariance @ M.T, mean=M @ self.mean
         )
