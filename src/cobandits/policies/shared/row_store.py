@@ -98,11 +98,8 @@ class RowStore:
 
     def snapshot(self) -> RowStore:
         """Return the same rows, without a copy; adding to either does not change the other."""
-        return replace(
-            self,
-            row_buffer=self.row_buffer[: self.used],
-            owner_buffer=self.owner_buffer[: self.used],
-        )
+        owners, rows = self.flat
+        return replace(self, row_buffer=rows, owner_buffer=owners)
 
     def added(self, tasks: Codes, rows: Doubles) -> RowStore:
         """Return the store with rows, (m, width), of tasks, (m,), as far as it accepts them.
@@ -228,14 +225,14 @@ class RowStore:
 
     def _reserved(self, n_rows: int) -> Doubles:
         """Return memory for so many rows and as many more; it is taken when written to."""
-        return np.empty((n_rows + max(0, min(n_rows, self.most - n_rows)), self.width))
+        return np.empty((max(n_rows, min(2 * n_rows, self.most)), self.width))
 
     def _sorted(self, rows: Doubles, sizes: Codes) -> RowStore:
         """Return a store of the same tasks with rows that are sorted by slot, in a buffer."""
         owners, used = np.empty(len(rows), np.int64), int(sizes.sum())
         owners[:used] = np.repeat(np.arange(len(sizes)), sizes)
-        held = replace(self, owner_buffer=owners, row_buffer=rows, used=used, sizes=sizes)
-        return replace(held, starts=np.cumsum(sizes) - sizes)
+        held = self.holding(owners, rows, sizes=sizes)
+        return replace(held, used=used, starts=np.cumsum(sizes) - sizes)
 
     def saved(self) -> Part:
         """Return what a checkpoint holds of it; rows keep their order, since sums round by it."""
