@@ -44,3 +44,37 @@ error has an evidence of 5, and one in thirty of usual ones more than 1. Judgeme
 
 TASK_CHANGES_KEPT = 1000
 """Changes of single tasks that a policy remembers, the latest ones."""
+
+# ---- Forgetting: forgetting.py
+
+HALF_LIVES = (324.0, 108.0, 36.0, 12.0, 4.0)
+"""Rewards of a task after which one weighs half as much: candidates, besides never.
+
+The shortest has the weight of six rewards. Steps of 3: between two of them regret differs by a
+tenth where a subspace turns (seeds 500 and 501). Move regret where tasks drift.
+"""
+
+FORGETTING_AGES = 2.0
+"""Rewards per task, in half-lives, from which on a half-life is tried. Judgement."""
+
+FORGETTING_EVIDENCE, FORGETTING_RETURN = 6.0, 3.0
+"""Evidence, a log-likelihood ratio, to begin to forget, and against it, to forget more slowly.
+
+With 8, a turning subspace is followed some ten rewards later; chosen on seeds 500 to 502. Tasks
+that do not change have shown at most 2 (seeds 500 to 507). Move how soon drift is followed.
+"""
+
+FORGETTING_TIE = 1.0
+"""Difference of losses, a log-likelihood ratio, up to which the longer half-life is taken."""
+
+FORGETTING_CAP = 16.0
+"""Squared error over the mean one of late at which each is capped: outliers do not decide."""
+
+FORGETTING_MEMORY, FORGETTING_LEAST = 100.0, 200.0
+"""Rewards per task that is looked at, and at least in all, after which a loss counts half.
+
+Thetas of candidates are as old as the last refit, and tell less the older they are. Judgement.
+"""
+
+FORGETTING_NUMBERS = 5e4
+"""Numbers in the rows of the tasks that candidates are compared on. Moves the time of a refit."""

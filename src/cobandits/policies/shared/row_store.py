@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.shared import config
+from cobandits.policies.shared.discount import age_weights
 from cobandits.policies.shared.reader import Part, Reader, refused
 
 __all__ = ["DROPPED", "NEW", "RowStore"]
@@ -45,6 +46,7 @@ class RowStore:
     row_buffer: Doubles  # (capacity, width), rows in the order in which they came
     owner_buffer: Codes  # (capacity,), slot of each row
     starts: Codes | None = None  # first row of each slot, where rows are sorted by slot
+    discount: float = 1.0  # weight of a row over that of the task's next one
 
     @classmethod
     def empty(cls, *, n_tasks: int, dim: int) -> RowStore:
@@ -63,6 +65,11 @@ class RowStore:
     def width(self) -> int:
         """Numbers per row, d + 2."""
         return int(self.row_buffer.shape[1])
+
+    @property
+    def memory(self) -> float:
+        """How many rows of a task weigh as much as any number of them with the discount."""
+        return 1 / (1 - self.discount) if self.discount < 1 else np.inf
 
     @property
     def most(self) -> int:
@@ -183,7 +190,8 @@ class RowStore:
     def rows(self, slots: Codes, length: int) -> Doubles:
         """Return the first rows of some slots, (m, length, width), 0 where there are none.
 
-        Where all slots are asked for, a few at a time, use a store that is :meth:`sorted`.
+        They are weighted by their ages. Where all slots are asked for, a few at a time, use a store
+        that is :meth:`sorted`.
         """
         steps = np.arange(length)
         if self.starts is not None:
@@ -192,18 +200,14 @@ class RowStore:
             places = self._row_indices(slots, steps)
         held = self.row_buffer[places]
         held[steps >= self.sizes[slots, None]] = 0
+        if self.discount < 1:
+            held *= np.sqrt(age_weights(held, self.discount))[..., None]
         return np.asarray(held)
 
     def products(self) -> Doubles:
         """Return ``F'F`` of all rows, (width, width)."""
         F = self.row_buffer[: self.used]
         return np.asarray(F.T @ F)
-
-    def count(self, slots: Codes) -> float:
-        """Return how many rows some slots were given, before any compression."""
-        owners, F = self.flat
-        counts = np.bincount(owners, weights=F[:, -2] ** 2, minlength=len(self.sizes))
-        return float(counts[slots].sum())
 
     def sorted(self) -> RowStore:
         """Return the store with rows sorted by slot; the order per task is kept."""

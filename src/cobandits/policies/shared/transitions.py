@@ -54,6 +54,8 @@ def absorb(state: State) -> State:
         parts = _relearned(following, following.posteriors, news.tasks)
         set_restarted(following.posteriors, restarts)  # in place, now that nothing is left to fail
         _set_relearned(following, following.posteriors, parts)
+    if following.forgetting.is_late:
+        following.due = min(following.due, following.seen)
     return following
 
 
@@ -99,6 +101,7 @@ def _compared(state: State, news: Pending) -> State:
     selector = _scored(state, news, rows)
     following = replace(
         state,
+        forgetting=state.forgetting.scored(likelihood, news, float(detector.baseline[0])),
         detector=detector,
         task_drift=task_drift,
         selector=selector,
@@ -266,7 +269,9 @@ def _relearned(state: State, posteriors: TaskPosteriors, tasks: Codes) -> list[P
     """Learn thetas in all directions where tasks have had many more rewards since last time."""
     if not posteriors.is_reduced:
         return []
-    enough = config.RELEARN_GROWTH * state.full_counts[tasks] + config.EXTRA_REWARDS
+    known = state.full_counts[tasks]
+    more = (config.RELEARN_GROWTH - 1) * np.minimum(known, state.store.memory)
+    enough = known + more + config.EXTRA_REWARDS
     grown = np.unique(tasks[state.counts[tasks] > enough])
     slots = np.sort(state.store.slots[grown])
     slots = slots[slots >= 0]
