@@ -123,7 +123,9 @@ class Forgetting:
         """Return it without some tasks, of which nothing that was learned is right any more."""
         known, places = tasks[tasks < len(self.places)], self.places.copy()
         places[known] = -1
-        return replace(self, places=places)
+        staying = np.sort(places[places >= 0])
+        places[places >= 0] = np.searchsorted(staying, places[places >= 0])
+        return replace(self, places=places, thetas=self.thetas[staying])
 
     @property
     def without_thetas(self) -> Forgetting:
@@ -139,15 +141,16 @@ class Forgetting:
     @classmethod
     def read(cls, reader: Reader, *, n_tasks: int, width: int) -> Forgetting:
         """Read what :meth:`saved` returned; ``width`` is that of thetas, with intercept."""
-        known = reader.plain("half_life")
-        half_life = np.inf if known is None else float(known)
+        given = reader.plain("half_life")
+        half_life = np.inf if given is None else float(given)
         if half_life not in (np.inf, *change_config.HALF_LIVES):
-            raise refused(f"{known} as forgetting.half_life")
+            raise refused(f"{given} as forgetting.half_life")
         losses = reader.doubles("losses", (_n_losses(),))
         squares = reader.doubles("squares", (2, _n_losses() // 2))
         places = reader.codes("places", (None,), least=-1)
         thetas = reader.doubles("thetas", (None, None, width if len(places) else 0))
-        if len(places) > n_tasks or places.max(initial=-1) >= len(thetas):
+        there = np.sort(places[places >= 0])
+        if len(places) > n_tasks or not np.array_equal(there, np.arange(len(thetas))):
             raise refused(f"forgetting.places that are not those of {len(thetas)} thetas")
         if thetas.shape[1] > _n_losses() or (thetas.size and not thetas.shape[1] % 2):
             raise refused(f"forgetting.thetas of {thetas.shape[1]} candidates")
