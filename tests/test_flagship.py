@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.flagship import __main__ as tool
-from benchmarks.flagship import changing, figures, kept, page, real, sections
+from benchmarks.flagship import changing, figures, kept, page, real, sections, walking
 from benchmarks.flagship.changing import FIRST, SecondHalf, drift_trial, late_trial
 from benchmarks.flagship.figures import BEST, Cell, chosen, limit_rounds, mean_target, worst_target
 from benchmarks.flagship.kept import Command, Kept, Line, NotRunError, Play
@@ -40,6 +40,8 @@ TINY = Scale(
     rewards_trials=1,
     rewards_tasks=4,
     rewards_rounds=4,
+    walking_trials=2,
+    walking_rounds=6,
 )
 
 
@@ -368,6 +370,32 @@ def test_first_decisions_are_those_of_each_tasks_first_request() -> None:
     assert len(met) == 9
 
 
+def test_a_discounted_ridge_is_the_weighted_regression() -> None:
+    rng = np.random.default_rng(0)
+    policy = walking.DiscountedRidge(dim=3, n_tasks=2, ridge=0.5, discount=0.8)
+    X, y = rng.standard_normal((6, 3)), rng.standard_normal(6)
+    for phi, reward in zip(X, y, strict=True):
+        arms = np.stack([phi, phi])[None]
+        policy.learn([1], arms, policy.decide([1], arms, rng), [reward])
+    weighted = 0.8 ** np.arange(6)[::-1, None] * X
+    expected = np.linalg.solve(weighted.T @ X + 0.5 * np.eye(3), weighted.T @ y)
+    arms = np.stack([np.eye(3), np.eye(3)])
+    best = policy.decide([0, 1], arms, rng).chosen
+    assert best[1] == expected.argmax()
+    np.testing.assert_allclose(policy.thetas, [np.zeros(3), expected], atol=1e-12)
+
+
+def test_walking_compares_with_the_best_in_hindsight(tmp_path: Path) -> None:
+    part = walking.walking(Kept(tmp_path, tells=False), TINY)
+    (table,) = part.tables
+    assert [row[0] for row in table.rows] == list(walking.WORLDS)
+    told = walking.walking_trial("one of 25 tasks changes", 6, walking.SEED, 0)
+    assert len(told) == 2 + 6 + len(walking.RIDGES) * len(walking.DISCOUNTS)
+    assert told["shared"] == told["fixed half-life inf"]  # nothing was forgotten yet
+    assert told["fixed half-life 4"] != told["fixed half-life inf"]
+    assert len(part.targets) == 2
+
+
 def test_the_tool_runs_named_sections_and_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -375,7 +403,7 @@ def test_the_tool_runs_named_sections_and_goes_on_where_it_was(
     monkeypatch.setattr(tool, "_scale", lambda told: TINY)
     tool.main(["unrelated", "drift", "late", "real", "--jobs", "1"])
     text = (tmp_path / tool.FOLDER / "preview.md").read_text(encoding="utf-8")
-    assert text.count("Not run yet. `python -m benchmarks.flagship") == 5
+    assert text.count("Not run yet. `python -m benchmarks.flagship") == 6
     for title in ("Unrelated tasks", "Late tasks", "Drift", "Real data"):
         assert f"## {title}\n" in text
     assert "--unrelated --tune --policy ridge" in text

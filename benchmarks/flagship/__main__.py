@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.flagship import changing, real, rewards, sections
+from benchmarks.flagship import changing, real, rewards, sections, walking
 from benchmarks.flagship.kept import Kept, NotRunError, quiet
 from benchmarks.flagship.page import Part, page, target_table
 from benchmarks.flagship.sections import Scale
@@ -29,6 +29,7 @@ SECTIONS: dict[str, Callable[[Kept, Scale], Part]] = {
     "rewards": rewards.rewards,
     "late": changing.late,
     "drift": changing.drift,
+    "walking": walking.walking,
 }
 
 

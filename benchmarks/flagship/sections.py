@@ -57,6 +57,8 @@ class Scale:
     rewards_trials: int = 5
     rewards_tasks: int = 40
     rewards_rounds: int = 200
+    walking_trials: int = 5
+    walking_rounds: int = 1000  # at most
 
     @classmethod
     def quick(cls) -> Scale:
@@ -75,6 +77,8 @@ class Scale:
             rewards_trials=2,
             rewards_tasks=10,
             rewards_rounds=20,
+            walking_trials=2,
+            walking_rounds=60,
         )
 
     def options(self, n_tasks: Option, rank: Option, noise_std: Option = 1e-3) -> dict[str, Option]:

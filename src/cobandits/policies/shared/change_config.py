@@ -44,3 +44,38 @@ error has an evidence of 5, and one in thirty of usual ones more than 1. Judgeme
 
 TASK_CHANGES_KEPT = 1000
 """Changes of single tasks that a policy remembers, the latest ones."""
+
+# ---- Forgetting: forgetting.py
+
+HALF_LIVES = (324.0, 108.0, 36.0, 12.0, 4.0)
+"""Rewards of a task after which one weighs half as much: candidates, besides never.
+
+All rewards together weigh as much as six with the shortest. Steps of 2 were no better (seeds 500
+and 501 of a subspace that turns). Move regret where tasks drift, and the time of a refit.
+"""
+
+FORGETTING_AGES = 2.0
+"""Rewards per task, in half-lives, from which on a half-life is tried. Judgement."""
+
+FORGETTING_EVIDENCE, FORGETTING_RETURN = 6.0, 3.0
+"""Evidence, a log-likelihood ratio, to begin to forget, and against a half-life, to leave it.
+
+The first was chosen on seeds 500 to 503: with 8, a subspace that turns costs a tenth more where it
+turns fast or noise is strong. Where nothing changes chance reached 4, with outliers or arms that
+never change 7. Move how soon drift is followed.
+"""
+
+FORGETTING_TIE = 1.0
+"""Difference of losses, a log-likelihood ratio, up to which the longer half-life is taken."""
+
+FORGETTING_CAP = 16.0
+"""Squared error over the mean one of late at which each is capped: outliers do not decide."""
+
+FORGETTING_MEMORY, FORGETTING_LEAST = 100.0, 200.0
+"""Rewards per task that is looked at, and at least in all, after which a loss counts half.
+
+With 10 in place of 100, drift under strong noise is noticed far later (seeds 500 and 501).
+"""
+
+FORGETTING_NUMBERS = 5e4
+"""Numbers in the rows of the tasks that candidates are compared on. Moves the time of a refit."""

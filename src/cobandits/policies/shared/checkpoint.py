@@ -8,6 +8,7 @@ arrays do not fit each other is refused, so that damage is noticed before any de
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,8 +17,10 @@ from cobandits.archives import Archive, Arrays, File, Header
 from cobandits.estimate import Estimate, Status
 from cobandits.labels import decoded_label, encoded_label
 from cobandits.policies.shared import version_2, version_3
+from cobandits.policies.shared.discount import discount_of
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior, HyperparameterSelector
+from cobandits.policies.shared.forgetting import Forgetting
 from cobandits.policies.shared.likelihoods import LIKELIHOODS, Likelihood
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.posteriors import TaskPosteriors
@@ -75,6 +78,7 @@ def _parts(state: State, *, labelled: bool) -> dict[str, Part]:
         "selector": state.selector.saved(),
         "drift": state.detector.saved(),
         "task_drift": state.task_drift.saved(len(state.tasks)),
+        "forgetting": state.forgetting.saved(),
         "pending": Pending.joined([Pending.none(state.store.width), *state.pending]).saved(),
     }
     if state.posteriors is not None and state.estimate is not None:
@@ -151,6 +155,7 @@ def _read_state(header: Header, arrays: Arrays) -> State:
     state.detector = DriftDetector.read(Reader("drift", header, arrays), n_tasks=n_tasks)
     _read_task_drift(state, header, arrays)
     state.store = RowStore.read(Reader("store", header, arrays), n_tasks=n_tasks, dim=dim)
+    _read_forgetting(state, header, arrays)
     if reader.plain("range") is not None:
         state.lowest, state.highest = reader.pair("range")
         _read_learned(state, header, arrays)
@@ -175,6 +180,17 @@ def _read_task_drift(state: State, header: Header, arrays: Arrays) -> None:
     if any(not 0 <= place < n_tasks for _, place in noted):
         raise refused(f"state.task_changes of places beyond {n_tasks} tasks")
     state.task_changes = tuple(noted)
+
+
+def _read_forgetting(state: State, header: Header, arrays: Arrays) -> None:
+    """Read how fast rewards are forgotten; older files know nothing of it."""
+    if "forgetting" not in header:
+        return
+    reader = Reader("forgetting", header, arrays)
+    width = state.store.width - 1
+    state.forgetting = Forgetting.read(reader, n_tasks=len(state.tasks), width=width)
+    discount = discount_of(state.forgetting.half_life)
+    state.store = replace(state.store, discount=discount)
 
 
 def _read_likelihood(reader: Reader) -> Likelihood:

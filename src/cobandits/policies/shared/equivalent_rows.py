@@ -6,6 +6,8 @@ import numpy as np
 import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
+from cobandits.policies.shared.discount import age_weights
+
 __all__ = ["compress", "equivalent_rows"]
 
 Doubles = NDArray[np.float64]
@@ -15,18 +17,27 @@ _BLOCK = 32  # columns that LAPACK reduces at a time
 
 
 def compress(
-    F: Doubles, order: Codes, sizes: Codes, full: NDArray[np.bool_], *, out: Doubles
+    F: Doubles,
+    order: Codes,
+    sizes: Codes,
+    full: NDArray[np.bool_],
+    discount: float,
+    *,
+    out: Doubles,
 ) -> Codes:
     """Write the rows of all slots to ``out``, equivalent ones of those that are full.
 
     Returns the number of rows of each slot. ``F[order]`` are the rows sorted by slot, of which
-    each has as many as ``sizes`` says.
+    each has as many as ``sizes`` says. Rows of full slots are weighted by their ages before.
     """
     found, ends = sizes.copy(), np.cumsum(sizes)
     read = written = 0
     for slot in np.flatnonzero(full).tolist():
         start, end = ends[slot] - sizes[slot], ends[slot]
-        short = equivalent_rows(F[order[start:end]])
+        rows = F[order[start:end]]
+        if discount < 1:
+            rows *= np.sqrt(age_weights(rows[None], discount))[0, :, None]
+        short = equivalent_rows(rows)
         copied = written + start - read  # rows of the slots before it
         F.take(order[read:start], axis=0, out=out[written:copied], mode="clip")
         read, written, found[slot] = end, copied + len(short), len(short)

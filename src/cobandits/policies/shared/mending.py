@@ -103,6 +103,7 @@ def forgotten(state: State, found: list[Restart], new: Codes) -> State:
         state,
         store=_reweighted(state.likelihood, store, found),
         selector=state.selector.without(slots[slots >= 0]),
+        forgetting=state.forgetting.without(places),
         counts=counts,
         full_counts=full,
         seen=state.seen - removed,

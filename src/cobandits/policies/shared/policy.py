@@ -135,6 +135,14 @@ class Shared(LearningPolicy):
         """
         return self._state.named_task_changes
 
+    @property
+    def half_life(self) -> float:
+        """Rewards of a task after which one weighs half as much; infinite while tasks are still.
+
+        Where tasks drift, it is the one that has predicted rewards best.
+        """
+        return self._state.forgetting.half_life
+
     def undo_change(self) -> None:
         """Return to what was learned before the tasks changed; rewards since then are forgotten."""
         before = undone(self._state)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from cobandits.estimate import Estimate, Status
 from cobandits.policies.shared import change_config, config, reward_config
 from cobandits.policies.shared.carry_over import carry_over
+from cobandits.policies.shared.discount import discount_of
 from cobandits.policies.shared.empirical_bayes import HyperparameterSelector, PriorFit
 from cobandits.policies.shared.laplace import (
     Learned,
@@ -32,10 +33,17 @@ Codes = NDArray[np.int64]
 def refitted(state: State, news: Pending, n_new: int) -> State:
     """Return the state with a prior learned from its rows; counts the last ``n_new`` of news.
 
-    The rows are those of :func:`sorted_rows`.
+    Rows lose weight with the half-life that has predicted best. Those that it is compared with
+    learn from the rows as they were, since rows that are compressed have no age.
     """
+    forgetting = state.forgetting.taken()
+    store = replace(state.store, discount=discount_of(forgetting.half_life))
+    state = replace(state, forgetting=forgetting, store=store)
     with sizes_named():
-        return _following(state, news, n_new, learn_all(state))
+        learned = learn_all(sorted_rows(state))
+        found = _following(state, news, n_new, learned)
+        found.forgetting = forgetting.following(store, learned.posteriors, found.counts)
+    return found
 
 
 def under(
@@ -71,7 +79,8 @@ def _following(state: State, news: Pending, n_new: int, learned: Learned) -> Sta
     """Return the state with what was learned from it; counts the last ``n_new`` of news."""
     store, selector, posteriors, growth = learned
     seen = state.seen + n_new
-    due = int(np.ceil(seen * growth))
+    weight = float(np.minimum(state.counts, store.memory).sum()) + n_new  # of all rewards
+    due = seen + int(np.ceil((growth - 1) * weight))
     _learn_dropped(posteriors, state, store.dropped, news, n_new)
     following = replace(
         state,

@@ -42,6 +42,7 @@ def taken_for(state: State, likelihood: Likelihood) -> State:
         selector=first_selector(likelihood),
         posteriors=None,
         likelihood=likelihood,
+        forgetting=state.forgetting.without_thetas,
         judged=0,
         outliers=0,
     )

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.shared import config
+from cobandits.policies.shared.discount import age_weights
 from cobandits.policies.shared.equivalent_rows import compress
 from cobandits.policies.shared.reader import Part, Reader, refused
 
@@ -47,6 +48,7 @@ class RowStore:
     row_buffer: Doubles  # (capacity, width), rows in the order in which they came
     owner_buffer: Codes  # (capacity,), slot of each row
     starts: Codes | None = None  # first row of each slot, where rows are sorted by slot
+    discount: float = 1.0  # weight of a row over that of the task's next one
 
     @classmethod
     def empty(cls, *, n_tasks: int, dim: int) -> RowStore:
@@ -65,6 +67,11 @@ class RowStore:
     def width(self) -> int:
         """Numbers per row, d + 2."""
         return int(self.row_buffer.shape[1])
+
+    @property
+    def memory(self) -> float:
+        """How many rows of a task weigh as much as any number of them with the discount."""
+        return 1 / (1 - self.discount) if self.discount < 1 else np.inf
 
     @property
     def most(self) -> int:
@@ -124,13 +131,16 @@ class RowStore:
     def _within(self, most: int) -> RowStore:
         """Return the store with at most ``most`` rows: those of the busiest tasks."""
         store = self.compressed(self.width)
-        owners, rows = store.flat
         order = np.argsort(-store.sizes, kind="stable")
-        dropped = order[np.cumsum(store.sizes[order]) > most]
-        staying, sizes = ~np.isin(owners, dropped), store.sizes.copy()
-        sizes[dropped] = 0
-        held = store.holding(owners[staying], rows[staying], sizes=sizes)
-        return held.drop(store.tasks[dropped])
+        staying = np.cumsum(store.sizes[order]) <= most
+        return store.only(order[staying]).drop(store.tasks[order[~staying]])
+
+    def only(self, slots: Codes) -> RowStore:
+        """Return the store with the rows of some slots, (m,), alone; the order is kept."""
+        (owners, rows), kept = self.flat, np.zeros(len(self.sizes), bool)
+        kept[slots] = True
+        staying, sizes = kept[owners], np.where(kept, self.sizes, 0)
+        return self.holding(owners[staying], rows[staying], sizes=sizes)
 
     def drop(self, tasks: Codes) -> RowStore:
         """Return the store with some tasks, which must have no rows, marked as dropped."""
@@ -177,20 +187,24 @@ class RowStore:
         owners, F = self.flat
         rows = self._reserved(int(np.where(full, self.width, self.sizes).sum()))
         order = np.argsort(owners, kind="stable")
-        return self._sorted(rows, compress(F, order, self.sizes, full, out=rows))
+        sizes = compress(F, order, self.sizes, full, self.discount, out=rows)
+        return self._sorted(rows, sizes)
 
     def rows(self, slots: Codes, length: int) -> Doubles:
         """Return the first rows of some slots, (m, length, width), 0 where there are none.
 
-        Where all slots are asked for, a few at a time, use a store that is :meth:`sorted`.
+        They are weighted by their ages. Where all slots are asked for, a few at a time, use a store
+        that is :meth:`sorted`.
         """
+        if self.starts is None:
+            return self.only(slots).sorted().rows(slots, length)
+        if not self.used:
+            return np.zeros((len(slots), length, self.width))
         steps = np.arange(length)
-        if self.starts is not None:
-            places = np.minimum(self.starts[slots, None] + steps, self.used - 1)
-        else:
-            places = self._row_indices(slots, steps)
-        held = self.row_buffer[places]
+        held = self.row_buffer[np.minimum(self.starts[slots, None] + steps, self.used - 1)]
         held[steps >= self.sizes[slots, None]] = 0
+        if self.discount < 1:
+            held *= np.sqrt(age_weights(held, self.discount))[..., None]
         return np.asarray(held)
 
     def products(self) -> Doubles:
@@ -199,19 +213,12 @@ class RowStore:
 
     @cached_property
     def _products(self) -> Doubles:
-        F = self.row_buffer[: self.used]
-        return np.asarray(F.T @ F)
+        return np.asarray(self.flat[1].T @ self.flat[1])
 
     def reward_products(self) -> Doubles:
         """Return the part of the products that is of intercepts and rewards, (2, 2)."""
-        F = self.row_buffer[: self.used, -2:]
+        F = self.flat[1][:, -2:]
         return np.asarray(F.T @ F)
-
-    def count(self, slots: Codes) -> float:
-        """Return how many rows some slots were given, before any compression."""
-        owners, F = self.flat
-        counts = np.bincount(owners, weights=F[:, -2] ** 2, minlength=len(self.sizes))
-        return float(counts[slots].sum())
 
     def sorted(self) -> RowStore:
         """Return the store with rows sorted by slot; the order per task is kept."""
@@ -256,18 +263,6 @@ class RowStore:
             raise refused("store.sizes above 0 of store.dropped")
         store = cls.empty(n_tasks=n_tasks, dim=dim).with_slots(tasks).drop(dropped)
         return store.holding(owners, rows, sizes=sizes)
-
-    def _row_indices(self, slots: Codes, steps: Codes) -> Codes:
-        """Return the indices of rows of some slots, (m, steps); past the last one, any index."""
-        owners = self.owner_buffer[: self.used]
-        wanted = np.zeros(len(self.sizes), bool)
-        wanted[slots] = True
-        places = np.flatnonzero(wanted[owners])
-        places = places[np.argsort(owners[places], kind="stable")]
-        if not len(places):
-            return np.zeros((len(slots), len(steps)), np.int64)
-        starts = np.searchsorted(owners[places], slots)
-        return np.asarray(places[np.minimum(starts[:, None] + steps, len(places) - 1)])
 
     def with_slots(self, tasks: Codes) -> RowStore:
         """Return the store with a slot for each new task, in the order in which they come."""

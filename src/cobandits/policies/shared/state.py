@@ -19,6 +19,7 @@ from cobandits.policies.gaussian import COMPILED
 from cobandits.policies.shared.change import OnChange
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import HyperparameterSelector
+from cobandits.policies.shared.forgetting import Forgetting
 from cobandits.policies.shared.likelihoods import LIKELIHOODS, Likelihood, Rewards
 from cobandits.policies.shared.pending import Pending, pending_limit
 from cobandits.policies.shared.posteriors import TaskPosteriors
@@ -47,6 +48,7 @@ class State:
     reserved: int | None  # tasks that are expected
     counts: Codes  # (room,), rewards per place; there is room for more places than tasks
     full_counts: Codes  # (room,), the same when each theta was last learned in all directions
+    forgetting: Forgetting = field(default_factory=Forgetting)
     lowest: float = np.inf  # reward so far
     highest: float = -np.inf  # reward so far
     pending: list[Pending] = field(default_factory=list)

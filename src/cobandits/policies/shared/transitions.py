@@ -54,6 +54,8 @@ def absorb(state: State) -> State:
         parts = _relearned(following, following.posteriors, news.tasks)
         set_restarted(following.posteriors, restarts)  # in place, now that nothing is left to fail
         _set_relearned(following, following.posteriors, parts)
+    if following.forgetting.is_late:
+        following.due = min(following.due, following.seen)
     return following
 
 
@@ -72,8 +74,7 @@ def refit(snapshot: Snapshot) -> Refit:
         found = _after_change(state, following, news, n_new=n_new)
     if found is None:
         following = _mended(following, news, news.tasks[len(news.tasks) - n_new :])
-        following = sorted_rows(decided(following, news))  # rows as they came are freed before
-        found = refitted(following, news, n_new)
+        found = refitted(decided(following, news), news, n_new)
     return Refit(found, state.rewards, snapshot.origin)
 
 
@@ -100,6 +101,7 @@ def _compared(state: State, news: Pending) -> State:
     selector = _scored(state, news, rows)
     following = replace(
         state,
+        forgetting=state.forgetting.scored(likelihood, news, float(detector.baseline[0])),
         detector=detector,
         task_drift=task_drift,
         selector=selector,
@@ -182,7 +184,7 @@ def _after_change(state: State, following: State, news: Pending, *, n_new: int) 
     """Return the state after a change of the tasks, or None where ``following`` shows none."""
     if following.before is not None and following.return_evidence > config.RETURN_THRESHOLD:
         theirs, kept = _predicted_by(following.before, news), _extended(following.before, state)
-        found = refitted(sorted_rows(_compared(kept, theirs)), theirs, len(news.tasks))
+        found = refitted(_compared(kept, theirs), theirs, len(news.tasks))
         onset = 0
     elif _all_changed(state, following, news):
         fresh = State.fresh(
@@ -195,7 +197,7 @@ def _after_change(state: State, following: State, news: Pending, *, n_new: int) 
         )
         onset = state.detector.onset(news.squares, news.expected)
         recent = news.part(slice(onset, None))
-        found = refitted(sorted_rows(_compared(fresh, recent)), recent, len(recent.tasks))
+        found = refitted(_compared(fresh, recent), recent, len(recent.tasks))
         found.before = _kept(state, news, n_new, onset) if state.on_change == "adapt" else None
     else:
         return None
@@ -267,7 +269,9 @@ def _relearned(state: State, posteriors: TaskPosteriors, tasks: Codes) -> list[P
     """Learn thetas in all directions where tasks have had many more rewards since last time."""
     if not posteriors.is_reduced:
         return []
-    enough = config.RELEARN_GROWTH * state.full_counts[tasks] + config.EXTRA_REWARDS
+    known = state.full_counts[tasks]
+    more = (config.RELEARN_GROWTH - 1) * np.minimum(known, state.store.memory)
+    enough = known + more + config.EXTRA_REWARDS
     grown = np.unique(tasks[state.counts[tasks] > enough])
     slots = np.sort(state.store.slots[grown])
     slots = slots[slots >= 0]

@@ -1,0 +1,244 @@
+"""Forgetting: how fast rewards lose weight is decided by how well that predicts new ones.
+
+A row weighs half as much as one of the same task that came a half-life later, counted in rewards of
+that task. Half-lives from a few rewards on predict rewards with the thetas that they would have had
+at the last refit, and so do two rivals: nothing is forgotten, and all rows of a task weigh the same
+but no more in all than with the half-life. Without the second rival, less weight alone would look
+like forgetting, since it shrinks thetas. Nothing is forgotten without evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cobandits.policies.shared import change_config, config
+from cobandits.policies.shared.discount import age_weights, discount_of
+from cobandits.policies.shared.likelihoods import Likelihood
+from cobandits.policies.shared.pending import Pending
+from cobandits.policies.shared.posteriors import BatchPosterior, TaskPosteriors
+from cobandits.policies.shared.reader import Part, Reader, refused
+from cobandits.policies.shared.row_store import RowStore
+
+__all__ = ["Forgetting"]
+
+Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+_TINY = float(np.finfo(float).tiny)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Forgetting:
+    """The half-life in use, and how candidates predict rewards before they are learned.
+
+    Losses are negative log-likelihoods of Gaussian errors, discounted, with the mean squared error
+    of late as their variance: of no forgetting, of each half-life's rival, of each half-life.
+    """
+
+    half_life: float = np.inf  # in rewards of a task
+    losses: Doubles = field(default_factory=lambda: np.zeros(_n_losses()))
+    squares: Doubles = field(default_factory=lambda: np.zeros((2, _n_losses() // 2)))
+    places: Codes = field(default_factory=lambda: np.zeros(0, np.int64))  # by task, -1 for none
+    thetas: Doubles = field(default_factory=lambda: np.zeros((0, 0, 0)))  # (place, candidate, d+1)
+
+    def scored(self, likelihood: Likelihood, news: Pending, usual: float) -> Forgetting:
+        """Return it with the losses of new rewards added; ``usual`` is the mean squared error."""
+        if not self.thetas.size or not usual > 0:
+            return self
+        known = news.tasks < len(self.places)
+        known[known] = self.places[news.tasks[known]] >= 0
+        rows, places = news.rows[known], self.places[news.tasks[known]]
+        etas = np.einsum("mcd,md->mc", self.thetas[places], rows[:, :-1])
+        losses = likelihood.losses(etas, rows[:, -1:])
+        if likelihood.noise is None:
+            losses = 0.5 * np.minimum(losses / usual, change_config.FORGETTING_CAP)
+        least, per_task = change_config.FORGETTING_LEAST, change_config.FORGETTING_MEMORY
+        kept = 0.5 ** (len(rows) / max(least, per_task * len(self.thetas)))
+        return replace(
+            self,
+            losses=kept * self.losses + _of_all(losses.sum(axis=0)),
+            squares=kept * self.squares + _squared_gains(losses),
+        )
+
+    @property
+    def evidence(self) -> Doubles:
+        """Evidence for each half-life, against the better of its rivals, in nats, (n,).
+
+        It is half the square of the mean gain over its standard error: a log-likelihood ratio, were
+        gains Gaussian. So it is the same on any scale, and few large errors are none.
+        """
+        n = len(change_config.HALF_LIVES)
+        gains = (
+            np.stack([np.full(n, self.losses[0]), self.losses[1 : n + 1]]) - self.losses[n + 1 :]
+        )
+        found = 0.5 * gains * np.abs(gains) / np.maximum(self.squares, _TINY)
+        return np.asarray(found.min(axis=0))
+
+    @property
+    def best(self) -> float:
+        """The half-life to use next: the longest of those that are about as good as the best.
+
+        One is good if it predicts better than both of its rivals: clearly, where nothing is
+        forgotten yet. A longer one than that in use is reached step by step.
+        """
+        known = (np.inf, *change_config.HALF_LIVES)
+        now, losses = known.index(self.half_life), self.losses[len(known) :]
+        good = self.evidence > (0.0 if now else change_config.FORGETTING_EVIDENCE)
+        if now:
+            good[now - 1] = self.evidence[now - 1] > -change_config.FORGETTING_RETURN
+        if not good.any():
+            return known[max(0, now - 1)]
+        good &= losses <= losses[good].min() + change_config.FORGETTING_TIE
+        return known[max(1 + int(np.argmax(good)), now - 1)]
+
+    @property
+    def is_late(self) -> bool:
+        """Whether rewards should be forgotten far faster, so that a refit must not wait."""
+        return self.best < self.half_life / 2
+
+    def taken(self) -> Forgetting:
+        """Return it with the best half-life in use."""
+        return replace(self, half_life=self.best)
+
+    def following(self, store: RowStore, posteriors: TaskPosteriors, counts: Codes) -> Forgetting:
+        """Return it after a refit, with thetas that candidates learn from the rows of a store.
+
+        ``counts``, (T,), are rewards per task.
+        """
+        slots = _some_slots(store)
+        tasks = store.tasks[slots]
+        enough = float(counts[tasks].mean()) / change_config.FORGETTING_AGES
+        tried = [half_life for half_life in change_config.HALF_LIVES if half_life <= enough]
+        if not tried:
+            return self.without_thetas
+        places = np.full(tasks.max() + 1, -1)
+        places[tasks] = np.arange(len(tasks))
+        raw = replace(store.only(slots), discount=1.0).sorted()
+        return replace(self, places=places, thetas=_thetas(raw, slots, posteriors.batch, tried))
+
+    def without(self, tasks: Codes) -> Forgetting:
+        """Return it without some tasks, of which nothing that was learned is right any more."""
+        known, places = tasks[tasks < len(self.places)], self.places.copy()
+        places[known] = -1
+        staying = np.sort(places[places >= 0])
+        places[places >= 0] = np.searchsorted(staying, places[places >= 0])
+        return replace(self, places=places, thetas=self.thetas[staying])
+
+    @property
+    def without_thetas(self) -> Forgetting:
+        """The same before anything is predicted."""
+        return Forgetting(half_life=self.half_life, losses=self.losses, squares=self.squares)
+
+    def saved(self) -> Part:
+        """Return what a checkpoint holds of it."""
+        half_life = None if self.half_life == np.inf else self.half_life
+        names = ("losses", "squares", "places", "thetas")
+        return Part({"half_life": half_life}, {name: getattr(self, name) for name in names})
+
+    @classmethod
+    def read(cls, reader: Reader, *, n_tasks: int, width: int) -> Forgetting:
+        """Read what :meth:`saved` returned; ``width`` is that of thetas, with intercept."""
+        given = reader.plain("half_life")
+        half_life = np.inf if given is None else float(given)
+        if half_life not in (np.inf, *change_config.HALF_LIVES):
+            raise refused(f"{given} as forgetting.half_life")
+        losses = reader.doubles("losses", (_n_losses(),))
+        squares = reader.doubles("squares", (2, _n_losses() // 2))
+        places = reader.codes("places", (None,), least=-1)
+        thetas = reader.doubles("thetas", (None, None, width if len(places) else 0))
+        there = np.sort(places[places >= 0])
+        if len(places) > n_tasks or not np.array_equal(there, np.arange(len(thetas))):
+            raise refused(f"forgetting.places that are not those of {len(thetas)} thetas")
+        if thetas.shape[1] > _n_losses() or (thetas.size and not thetas.shape[1] % 2):
+            raise refused(f"forgetting.thetas of {thetas.shape[1]} candidates")
+        return cls(
+            half_life=half_life, losses=losses, squares=squares, places=places, thetas=thetas
+        )
+
+
+def _n_losses() -> int:
+    return 1 + 2 * len(change_config.HALF_LIVES)
+
+
+def _of_all(losses: Doubles) -> Doubles:
+    """Return losses of all candidates, given those that were tried: the shortest half-lives.
+
+    Half-lives that are longer than what there is to forget are as good as none.
+    """
+    tried = len(losses) // 2
+    more = np.full(len(change_config.HALF_LIVES) - tried, losses[0])
+    return np.concatenate([losses[:1], more, losses[1 : tried + 1], more, losses[tried + 1 :]])
+
+
+def _squared_gains(losses: Doubles) -> Doubles:
+    """Return sums of squared gains of half-lives over none and over their rivals, (2, n).
+
+    ``losses`` are of rewards and of the candidates that were tried, (m, candidate).
+    """
+    tried = losses.shape[1] // 2
+    rivals = np.stack([np.repeat(losses[:, :1], tried, axis=1), losses[:, 1 : tried + 1]])
+    gains = rivals - losses[:, tried + 1 :]  # (2, m, tried)
+    found = np.zeros((2, len(change_config.HALF_LIVES)))
+    found[:, found.shape[1] - tried :] = (gains**2).sum(axis=1)
+    return found
+
+
+def _some_slots(store: RowStore) -> Codes:
+    """Return the slots with most rows, so many that they have few numbers; at least one."""
+    order = np.argsort(-store.sizes, kind="stable")
+    order = order[store.sizes[order] > 0]
+    numbers = np.cumsum(store.sizes[order]) * store.width
+    return order[: max(1, int(np.searchsorted(numbers, change_config.FORGETTING_NUMBERS)))]
+
+
+def _thetas(
+    store: RowStore, slots: Codes, batch: BatchPosterior, half_lives: list[float]
+) -> Doubles:
+    """Return the thetas that candidates learn from the rows of slots, (m, candidate, d + 1).
+
+    Slots are ordered by their number of rows, most first.
+    """
+    found, start = [], 0
+    while start < len(slots):
+        n = int(store.sizes[slots[start]])
+        some = slots[start : start + max(1, config.BLOCK_BYTES // (8 * n * max(n, store.width)))]
+        F = store.rows(some, n)
+        found.append(_learned(batch, F, _weights(F, half_lives)))
+        start += len(some)
+    return np.concatenate(found)
+
+
+def _weights(F: Doubles, half_lives: list[float]) -> list[Doubles]:
+    """Return the weights of rows of tasks, (m, n), for each candidate."""
+    ones, counts = np.ones(F.shape[:2]), F[..., -2] ** 2
+    aged = [age_weights(F, discount_of(half_life)) for half_life in half_lives]
+    total = np.maximum(counts.sum(axis=1), _TINY)
+    shares = [(counts * weights).sum(axis=1) / total for weights in aged]
+    return [ones, *(ones * share[:, None] for share in shares), *aged]
+
+
+def _learned(batch: BatchPosterior, F: Doubles, weights: Sequence[Doubles]) -> Doubles:
+    """Return posterior means of thetas, (m, candidate, d + 1), with the weights of each candidate.
+
+    Rows ``[phi, 1, y]`` are (m, n, d + 2), and weights (m, n).
+    """
+    Z = F[..., :-1] @ batch.root  # (m, n, Q), whose weights have the prior N(0, I)
+    y = F[..., -1] - F[..., :-1] @ batch.prior.theta
+    roots = [np.sqrt(one) for one in weights]
+    means = [_ridge(Z * root[..., None], y * root, batch.noise) for root in roots]
+    return batch.thetas(np.stack(means, axis=1))
+
+
+def _ridge(Z: Doubles, y: Doubles, ridge: float) -> Doubles:
+    """Return ridge regressions of tasks, (m, Q), on features, (m, n, Q), of rewards, (m, n)."""
+    n, Q = Z.shape[1:]
+    across, diagonal = Z.transpose(0, 2, 1), np.arange(min(n, Q))
+    A = Z @ across if n < Q else across @ Z
+    A[:, diagonal, diagonal] += ridge
+    if n < Q:
+        return np.asarray((across @ np.linalg.solve(A, y[..., None]))[..., 0])
+    return np.asarray(np.linalg.solve(A, across @ y[..., None])[..., 0])
