@@ -11,9 +11,14 @@ rewards before these are learned.
 
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock, task_blocks
 from cobandits.policies.shared.empirical_bayes.fit import fit_priors
-from cobandits.policies.shared.empirical_bayes.fitted import Hyperparameters, PriorFit, Priors
+from cobandits.policies.shared.empirical_bayes.fitted import (
+    Hyperparameters,
+    PriorFit,
+    Priors,
+    candidates,
+)
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, DecomposedPrior, Prior
-from cobandits.policies.shared.empirical_bayes.selection import HyperparameterSelector, candidates
+from cobandits.policies.shared.empirical_bayes.selection import HyperparameterSelector
 
 __all__ = [
     "Coordinates",

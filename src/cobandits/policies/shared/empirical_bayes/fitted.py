@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.policies.shared import config
+from cobandits.policies.shared import calibration_config, config
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock
+from cobandits.policies.shared.empirical_bayes.calibration import Calibration
 from cobandits.policies.shared.empirical_bayes.factors import Factors
 from cobandits.policies.shared.empirical_bayes.likelihood import (
     Information,
@@ -21,10 +22,21 @@ from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_me
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, Prior, Products
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows
 
-__all__ = ["FittedPrior", "FittedPriors", "Hyperparameters", "PriorFit", "Priors"]
+__all__ = [
+    "CHOICES",
+    "FittedPrior",
+    "FittedPriors",
+    "Hyperparameters",
+    "PriorFit",
+    "Priors",
+    "candidate_numbers",
+    "candidates",
+]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
+
+CHOICES = (False, True)  # of both hyperparameters that are selected
 
 
 class Hyperparameters(NamedTuple):
@@ -217,6 +229,32 @@ class PriorFit(FittedPriors):
         fitted = self.shared if hyperparameters.shared else self.alone
         return fitted.prior(offset=hyperparameters.offset).theta
 
+    def calibration(
+        self, hyperparameters: Hyperparameters, before: Calibration | None
+    ) -> Calibration | None:
+        """Return how large errors are beside what priors expect; ``before`` is of the last fit.
+
+        None where the noise is known, or where rows cannot be factorised.
+        """
+        some = BlockRows(self.blocks).sample(calibration_config.LEFT_OUT_NUMBERS).blocks
+        if hyperparameters.noise is not None or not some:
+            return None
+        used = sharing = self.under(hyperparameters)
+        if not hyperparameters.shared:
+            sharing = self.under(hyperparameters._replace(shared=True))
+        known, q = self.likelihoods[0], self.shared.factors.n_columns
+        try:
+            return Calibration.after(
+                before,
+                some,
+                used=used,
+                sharing=sharing,
+                n_rewards=known.n_rows,
+                n_unknowns=q * (len(sharing.mean) + known.n_tasks - q),
+            )
+        except np.linalg.LinAlgError:
+            return None
+
     def movement(self, hyperparameters: Hyperparameters) -> Doubles:
         """Return by how much the fit moved predictions, as sums over these tasks, (2,)."""
         return self.shared.movement(self.likelihoods[0], offset=hyperparameters.offset)
@@ -224,3 +262,26 @@ class PriorFit(FittedPriors):
     def is_settled(self, hyperparameters: Hyperparameters) -> bool:
         """Tell whether the fit hardly moved predictions, nor what is isotropic."""
         return self.shared.is_settled(self.movement(hyperparameters))
+
+
+def candidates(hyperparameters: Hyperparameters) -> list[Hyperparameters]:
+    """Return all candidates once; the hyperparameters in use are one of them."""
+    return list(dict.fromkeys(_all_candidates(hyperparameters)))
+
+
+def candidate_numbers(hyperparameters: Hyperparameters) -> Codes:
+    """Return the index in :func:`candidates` of each value of each hyperparameter."""
+    different = candidates(hyperparameters)
+    return np.array([different.index(one) for one in _all_candidates(hyperparameters)])
+
+
+def _all_candidates(used: Hyperparameters) -> list[Hyperparameters]:
+    """Return a candidate for each value of each hyperparameter; the one in use comes twice.
+
+    Where the noise is known there is an offset in any case.
+    """
+    known = used.noise is not None
+    return [
+        *(used._replace(shared=value) for value in CHOICES),
+        *(used if known else used._replace(offset=value) for value in CHOICES),
+    ]
