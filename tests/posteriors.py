@@ -6,7 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.shared import explain as explaining
-from cobandits.policies.shared.empirical_bayes import Coordinates, DecomposedPrior, Prior
+from cobandits.policies.shared.empirical_bayes import (
+    Coordinates,
+    DecomposedPrior,
+    HyperparameterSelector,
+    Prior,
+)
 from cobandits.policies.shared.explain import Explanation, Explanations
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.row_store import RowStore
@@ -38,12 +43,14 @@ Codes = NDArray[np.int64]
 
 def explain(posteriors: TaskPosteriors | None, counts: Codes, task: int) -> Explanation:
     """Explain a task, where tasks had their first rewards in the order of their numbers."""
-    return explaining.explain(posteriors, counts, task, TaskIndex(range(len(counts))))
+    learned = posteriors, HyperparameterSelector(), counts
+    return explaining.explain(*learned, task, TaskIndex(range(len(counts))))
 
 
 def explain_all(posteriors: TaskPosteriors | None, counts: Codes) -> Explanations:
     """Explain all tasks, in the same order."""
-    return explaining.explain_all(posteriors, counts, TaskIndex(range(len(counts))))
+    learned = posteriors, HyperparameterSelector(), counts
+    return explaining.explain_all(*learned, TaskIndex(range(len(counts))))
 
 
 # ---- few features: posteriors have all directions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -189,20 +190,24 @@ def names() -> list[str]:
 
 def test_these_are_the_arrays(file: Path) -> None:
     others = ["drift.evidence_tasks", "drift.task_evidence", "store.dropped"]  # these are empty
-    assert sorted(content(file).arrays) == sorted([*names(), *others, "selector.newcomers"])
+    assert sorted(content(file).arrays) == sorted([*names(), *others, *LATER])
 
 
-def test_what_is_expected_of_new_tasks_may_be_missing_but_not_wrong(
-    tmp_path: Path, file: Path
+LATER = ("selector.newcomers", "selector.calibration")
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_what_came_later_may_be_missing_but_not_wrong(
+    tmp_path: Path, file: Path, name: str
 ) -> None:
     """The first files of this version have none; the next refit says it."""
     header, arrays = content(file)
-    for wrong in damages(arrays["selector.newcomers"]):
-        write(tmp_path / "bad", header, {**arrays, "selector.newcomers": wrong})
-        with pytest.raises(ModelFileError, match=r"selector\.newcomers"):
+    for wrong in damages(arrays[name]):
+        write(tmp_path / "bad", header, {**arrays, name: wrong})
+        with pytest.raises(ModelFileError, match=re.escape(name)):
             Shared.load(tmp_path / "bad")
-    del arrays["selector.newcomers"]
-    header["arrays"].remove("selector.newcomers")
+    del arrays[name]
+    header["arrays"].remove(name)
     write(tmp_path / "before", header, arrays)
     assert_goes_on(Shared.load(tmp_path / "before"), tmp_path / "after", moments()["middle"], 20)
 

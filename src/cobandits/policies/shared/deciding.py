@@ -23,11 +23,12 @@ from cobandits.policies.shared.exploration import (
     winning_probabilities,
     with_floor,
 )
+from cobandits.policies.shared.honesty import honest_variances
 from cobandits.policies.shared.optimism import basis_variance, confidence_radius, upper_bounds
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.shared.state import State
 
-__all__ = ["bounds", "choose", "expected_rewards", "probabilities"]
+__all__ = ["bounds", "choose", "expected_rewards", "intervals", "probabilities"]
 
 Floats = NDArray[np.floating]
 Codes = NDArray[np.int64]
@@ -111,6 +112,21 @@ def bounds(
     width = confidence_radius(confidence, posteriors.weights.dim) * np.sqrt(
         beliefs.variances + basis
     )
+    etas = beliefs.values + posteriors.thetas[places, -1:]
+    return state.likelihood.mean(etas - width), state.likelihood.mean(etas + width)
+
+
+def intervals(
+    state: State, tasks: NDArray[Any], arms: Floats, *, confidence: float
+) -> tuple[Floats, Floats]:
+    """Return the ends of intervals of the expected rewards of arms, (m, K), each by itself."""
+    posteriors = state.posteriors
+    if posteriors is None:
+        return np.full(arms.shape[:2], -np.inf), np.full(arms.shape[:2], np.inf)
+    places = state.tasks.find(tasks)
+    beliefs = posteriors.beliefs(places, arms)
+    variances = honest_variances(posteriors, state.selector, places, beliefs)
+    width = confidence_radius(confidence, 1) * np.sqrt(variances)
     etas = beliefs.values + posteriors.thetas[places, -1:]
     return state.likelihood.mean(etas - width), state.likelihood.mean(etas + width)
 

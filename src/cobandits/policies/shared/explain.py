@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.errors import DataError
-from cobandits.kernels import chunks
 from cobandits.policies.shared import config
-from cobandits.policies.shared.empirical_bayes import Prior
+from cobandits.policies.shared.empirical_bayes import HyperparameterSelector, Prior
+from cobandits.policies.shared.honesty import honest_typical
 from cobandits.policies.shared.posteriors import TaskPosteriors
 from cobandits.policies.task_index import TaskIndex
 
@@ -139,6 +139,7 @@ class Explanations:
 
 def explain(
     posteriors: TaskPosteriors | None,
+    selector: HyperparameterSelector,
     counts: Codes,
     task: Hashable,
     index: TaskIndex,
@@ -147,22 +148,29 @@ def explain(
     """Explain one task, in O(T d^2) for T tasks of d features."""
     posteriors, asked = _learned(posteriors), index.find(np.fromiter([task], object, 1))
     place = int(asked[0])
+    after, before = honest_typical(posteriors, selector, asked)
     return Explanation(
         task=task,
         rewards=int(counts[place]),
         rank=posteriors.prior.rank,
         shared=float(_shares(posteriors, asked)[0]),
         nearest=_nearest(posteriors, counts, place, index.tasks),
-        uncertainty=float(_uncertainty(posteriors, asked)[0]),
-        uncertainty_before=_uncertainty_before(posteriors),
+        uncertainty=float(np.sqrt(after[0])),
+        uncertainty_before=float(np.sqrt(before)),
         scale=scale,
     )
 
 
-def explain_all(posteriors: TaskPosteriors | None, counts: Codes, index: TaskIndex) -> Explanations:
+def explain_all(
+    posteriors: TaskPosteriors | None,
+    selector: HyperparameterSelector,
+    counts: Codes,
+    index: TaskIndex,
+) -> Explanations:
     """Explain all tasks, in O(T (d^2 + q^3)) for posteriors of q directions, a few at a time."""
     posteriors, everyone = _learned(posteriors), np.arange(len(index))
     spectrum = posteriors.prior.spectrum
+    after, before = honest_typical(posteriors, selector, everyone)
     return Explanations(
         tasks=index.tasks,
         rewards=counts[: len(index)].copy(),
@@ -170,8 +178,8 @@ def explain_all(posteriors: TaskPosteriors | None, counts: Codes, index: TaskInd
         spectrum=spectrum.copy(),
         weights=_weights(posteriors, everyone)[:, : -_AXES - 1 : -1],
         shared=_shares(posteriors, everyone),
-        uncertainty=_uncertainty(posteriors, everyone),
-        uncertainty_before=_uncertainty_before(posteriors),
+        uncertainty=np.sqrt(after),
+        uncertainty_before=float(np.sqrt(before)),
     )
 
 
@@ -224,22 +232,6 @@ def _nearest(
     likeness = np.clip(along / lengths, -1, 1)
     nearest = np.argsort(-likeness, kind="stable")[:_NEAREST]
     return tuple(Neighbour(tasks[others[i]], float(likeness[i])) for i in nearest)
-
-
-def _uncertainty(posteriors: TaskPosteriors, tasks: Codes) -> Doubles:
-    """Return the standard deviations of a typical arm's expected reward, (m,)."""
-    q, prior = posteriors.weights.dim, posteriors.prior
-    M = posteriors.basis.second_moment
-    variances = posteriors.noises[tasks] - prior.noise  # outside of the posteriors' directions
-    for block in chunks(len(tasks), 8 * q * q):
-        S = posteriors.weights.unpacked(tasks[block])  # (b, q, q), S S' is the covariance
-        variances[block] += np.einsum("bij,bij->b", S, M @ S)
-    return np.asarray(np.sqrt(variances))
-
-
-def _uncertainty_before(posteriors: TaskPosteriors) -> float:
-    """Return the same standard deviation before a task's first reward."""
-    return float(np.sqrt(np.trace(posteriors.basis.second_moment) + posteriors.residual_variance))
 
 
 def _covariance(posteriors: TaskPosteriors) -> Doubles:

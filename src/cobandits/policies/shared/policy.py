@@ -14,7 +14,13 @@ from cobandits.errors import ConfigurationError
 from cobandits.estimate import Estimate
 from cobandits.policies.shared import checkpoint
 from cobandits.policies.shared.change import OnChange
-from cobandits.policies.shared.deciding import bounds, choose, expected_rewards, probabilities
+from cobandits.policies.shared.deciding import (
+    bounds,
+    choose,
+    expected_rewards,
+    intervals,
+    probabilities,
+)
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.explain import Explanation, Explanations, explain, explain_all
 from cobandits.policies.shared.exploration import Explore
@@ -190,6 +196,23 @@ class Shared(LearningPolicy):
             check_values(offers)
             return bounds(self._state.deciding, asked, offers, confidence=sure)
 
+    def intervals(
+        self, tasks: ArrayLike, arms: ArrayLike, *, confidence: float = 0.9
+    ) -> tuple[Floats, Floats]:
+        """Return intervals of the expected rewards of arms: their ends, (m, K) each.
+
+        Each holds its own arm's expected reward with this probability; :meth:`bounds` hold for all
+        arms at once. Their width follows from errors in predicting rewards, as that of
+        :meth:`explain` does. Before the first reward they are infinite.
+        """
+        if not 0 < confidence < 1:
+            raise ConfigurationError(f"confidence must be between 0 and 1, got {confidence!r}")
+        with self._lock:
+            asked = self._check_tasks(tasks)
+            offers = check_shape(arms, len(asked), self.dim)
+            check_values(offers)
+            return intervals(self._state.deciding, asked, offers, confidence=confidence)
+
     @property
     def reward_kind(self) -> Rewards:
         """What rewards were said to be: the parameter ``rewards``."""
@@ -206,12 +229,14 @@ class Shared(LearningPolicy):
         (known,) = asked.tolist()
         with self._lock:
             state, scale = self._state, self._state.likelihood.scale
-            return explain(state.posteriors, state.counts, known, state.tasks, scale)
+            learned = state.posteriors, state.selector, state.counts
+            return explain(*learned, known, state.tasks, scale)
 
     def explain_all(self) -> Explanations:
         """Explain all tasks that have had rewards: what :func:`cobandits.plots.sharing` draws."""
         with self._lock:
-            return explain_all(self._state.posteriors, self._state.counts, self._state.tasks)
+            state = self._state
+            return explain_all(state.posteriors, state.selector, state.counts, state.tasks)
 
     def save(self, path: File) -> None:
         """Write all that was learned, whole or not at all, to a path or a file open for bytes."""

@@ -11,14 +11,10 @@ rewards before these are learned.
 
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock, task_blocks
 from cobandits.policies.shared.empirical_bayes.fit import fit_priors
-from cobandits.policies.shared.empirical_bayes.fitted import (
-    Hyperparameters,
-    PriorFit,
-    Priors,
-    unexplained_share,
-)
+from cobandits.policies.shared.empirical_bayes.fitted import PriorFit, Priors, unexplained_share
+from cobandits.policies.shared.empirical_bayes.hyperparameters import Hyperparameters, candidates
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, DecomposedPrior, Prior
-from cobandits.policies.shared.empirical_bayes.selection import HyperparameterSelector, candidates
+from cobandits.policies.shared.empirical_bayes.selection import HyperparameterSelector
 
 __all__ = [
     "Coordinates",

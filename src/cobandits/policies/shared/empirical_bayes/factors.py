@@ -76,6 +76,12 @@ class Factors:
         return np.asarray(C)
 
     @property
+    def n_columns(self) -> int:
+        """How many columns L has, without those that are negligible."""
+        widths = np.linalg.svd(self.L, compute_uv=False) ** 2
+        return int((widths > config.LEAST_COLUMN * widths.max(initial=0.0)).sum())
+
+    @property
     def rho(self) -> float:
         """The isotropic variance over that of the noise."""
         return self.isotropic / self.noise

@@ -16,12 +16,8 @@ from cobandits.policies.shared.empirical_bayes.factors import (
     fit_factors,
     fit_isotropic,
 )
-from cobandits.policies.shared.empirical_bayes.fitted import (
-    FittedPrior,
-    Hyperparameters,
-    PriorFit,
-    Priors,
-)
+from cobandits.policies.shared.empirical_bayes.fitted import FittedPrior, PriorFit, Priors
+from cobandits.policies.shared.empirical_bayes.hyperparameters import Hyperparameters
 from cobandits.policies.shared.empirical_bayes.likelihood import SummedLikelihood
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, Prior, Products
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows, FitRows, busiest_slots

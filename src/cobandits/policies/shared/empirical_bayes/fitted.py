@@ -9,9 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.policies.shared import config
+from cobandits.policies.shared import calibration_config, config
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock
+from cobandits.policies.shared.empirical_bayes.calibration import Calibration
 from cobandits.policies.shared.empirical_bayes.factors import Factors
+from cobandits.policies.shared.empirical_bayes.hyperparameters import Hyperparameters
 from cobandits.policies.shared.empirical_bayes.likelihood import (
     Information,
     MarginalLikelihood,
@@ -29,7 +31,6 @@ from cobandits.policies.shared.empirical_bayes.rows import BlockRows
 __all__ = [
     "FittedPrior",
     "FittedPriors",
-    "Hyperparameters",
     "PriorFit",
     "Priors",
     "unexplained_share",
@@ -37,14 +38,6 @@ __all__ = [
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
-
-
-class Hyperparameters(NamedTuple):
-    """What cannot be learned from the rows that a prior is fitted to."""
-
-    shared: bool = False  # whether thetas share directions; else each task is learned alone
-    offset: bool = False  # whether rewards have a mean that no feature explains
-    noise: float | None = None  # variance, where it is known
 
 
 class Priors(NamedTuple):
@@ -238,6 +231,32 @@ class PriorFit(FittedPriors):
         """Return the theta with intercept that is expected of a task without rewards, (d + 1,)."""
         fitted = self.shared if hyperparameters.shared else self.alone
         return fitted.prior(offset=hyperparameters.offset).theta
+
+    def calibration(
+        self, hyperparameters: Hyperparameters, before: Calibration | None
+    ) -> Calibration | None:
+        """Return how large errors are beside what priors expect; ``before`` is of the last fit.
+
+        None where the noise is known, or where rows cannot be factorised.
+        """
+        some = BlockRows(self.blocks).sample(calibration_config.LEFT_OUT_NUMBERS).blocks
+        if hyperparameters.noise is not None or not some:
+            return None
+        used = sharing = self.under(hyperparameters)
+        if not hyperparameters.shared:
+            sharing = self.under(hyperparameters._replace(shared=True))
+        known, q = self.likelihoods[0], self.shared.factors.n_columns
+        try:
+            return Calibration.after(
+                before,
+                some,
+                used=used,
+                sharing=sharing,
+                n_rewards=known.n_rows,
+                n_unknowns=q * (len(sharing.mean) + known.n_tasks - q),
+            )
+        except np.linalg.LinAlgError:
+            return None
 
     def movement(self, hyperparameters: Hyperparameters) -> Doubles:
         """Return by how much the fit moved predictions, as sums over these tasks, (2,)."""

@@ -85,6 +85,14 @@ class BlockRows(NamedTuple):
                 break
         return BlockRows(found)
 
+    def sample(self, numbers: float) -> BlockRows:
+        """Return the rows of every k-th task of each block, about so many numbers in all."""
+        every = int(np.ceil(sum(block.features.size for block in self.blocks) / numbers))
+        step = slice(None, None, max(1, every))
+        return BlockRows(
+            [TaskBlock(b.slots[step], b.features[step], b.rewards[step]) for b in self.blocks]
+        )
+
     def without_outliers(self, center: Doubles) -> tuple[BlockRows, Scale]:
         """Return rows in which tasks with outliers have less weight, and how many and large."""
         found = self.squares(center)

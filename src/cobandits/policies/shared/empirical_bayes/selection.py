@@ -11,21 +11,27 @@ from numpy.typing import NDArray
 from cobandits.archives import Header
 from cobandits.fast_checks import add_errors, are_codes
 from cobandits.policies.shared import config, reward_config
+from cobandits.policies.shared.empirical_bayes.calibration import Calibration
 from cobandits.policies.shared.empirical_bayes.fit import first_hyperparameters
-from cobandits.policies.shared.empirical_bayes.fitted import Hyperparameters, PriorFit, Priors
+from cobandits.policies.shared.empirical_bayes.fitted import PriorFit, Priors
+from cobandits.policies.shared.empirical_bayes.hyperparameters import (
+    CHOICES,
+    Hyperparameters,
+    candidate_numbers,
+    candidates,
+)
 from cobandits.policies.shared.empirical_bayes.prior import Prior, Products
 from cobandits.policies.shared.reader import Part, Reader, refused
 from cobandits.policies.shared.row_store import NEW
 
-__all__ = ["HyperparameterSelector", "candidates"]
+__all__ = ["HyperparameterSelector"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Losses = Callable[[Doubles, Doubles], Doubles]
 
-_CHOICES = (False, True)  # of both hyperparameters
-_N_ERRORS = 2 * len(_CHOICES)
-_OFFSETS = slice(len(_CHOICES), None)  # of the errors: those without and with an offset
+_N_ERRORS = 2 * len(CHOICES)
+_OFFSETS = slice(len(CHOICES), None)  # of the errors: those without and with an offset
 _N_RECENT = 5
 
 
@@ -55,6 +61,7 @@ class HyperparameterSelector:
     noise_share: float = config.NOISE_SHARE
     spread: float = 1.0  # factor of the variances of the prior in use
     recent: Doubles = field(default_factory=lambda: np.zeros(_N_RECENT))  # see scored
+    calibration: Calibration | None = None  # of the prior in use; None where nothing is known
 
     def scored(
         self,
@@ -75,17 +82,17 @@ class HyperparameterSelector:
         if are_codes(slots, len(self.places)):
             places = self.places[slots]
         else:
-            known = (slots >= 0) & (slots < len(self.places))
+            held = (slots >= 0) & (slots < len(self.places))
             places = np.full(len(slots), -1)
-            places[known] = self.places[slots[known]]
+            places[held] = self.places[slots[held]]
         errors = np.zeros(self.thetas.shape[1])
         if losses is None:
             add_errors(errors, self.thetas, places, rows)
         else:
-            known = places >= 0
-            predicted = np.einsum("mcd,md->mc", self.thetas[places[known]], rows[known, :-1])
-            errors += losses(predicted, rows[known, -1:]).sum(axis=0)
-        numbers = _numbers(self.hyperparameters)
+            held = places >= 0
+            predicted = np.einsum("mcd,md->mc", self.thetas[places[held]], rows[held, :-1])
+            errors += losses(predicted, rows[held, -1:]).sum(axis=0)
+        numbers = candidate_numbers(self.hyperparameters)
         validated = np.count_nonzero(places >= 0)
         recent = [validated, errors[numbers[1]], len(rows), squares.sum(), expected.sum()]
         errors = self.errors + errors[numbers]
@@ -93,7 +100,8 @@ class HyperparameterSelector:
             first = rows[slots == NEW]
             of_first = (first[:, -1:] - first[:, :-1] @ self.newcomers.T) ** 2
             errors[_OFFSETS] += of_first.sum(axis=0)[numbers[_OFFSETS]]
-        return replace(self, errors=errors, recent=self.recent + recent)
+        known = self.calibration and self.calibration.scored(*recent[:2])
+        return replace(self, errors=errors, recent=self.recent + recent, calibration=known)
 
     def best(self, rows: Products) -> Hyperparameters:
         """Return the hyperparameters with the least errors so far, for all rows."""
@@ -177,6 +185,7 @@ class HyperparameterSelector:
             noise_share=self.next_share,
             spread=self.next_spread(fit.under(hyperparameters).noise),
             recent=config.RECENT_DISCOUNT * self.recent if comparable else np.zeros(_N_RECENT),
+            calibration=fit.calibration(hyperparameters, self.calibration if comparable else None),
         )
 
     def joined(self, others: Sequence[HyperparameterSelector]) -> HyperparameterSelector:
@@ -218,6 +227,8 @@ class HyperparameterSelector:
             numbers |= {"offset": shared.offset, "noise": shared.noise}
             numbers |= {"alone_offset": alone.offset, "alone_noise": alone.noise}
             numbers |= {"alone_variance": float(alone.covariance[0, 0])}
+        if self.calibration is not None:
+            arrays["calibration"] = self.calibration.numbers
         return Part(numbers, arrays)
 
     @classmethod
@@ -232,6 +243,7 @@ class HyperparameterSelector:
             noise_share=reader.variance("noise_share"),
             spread=reader.variance("spread"),
             recent=reader.doubles("recent", (_N_RECENT,)),
+            calibration=Calibration.read(reader),
         )
         if prior is None:
             return selector
@@ -274,26 +286,3 @@ def _read_priors(reader: Reader, prior: Prior) -> Priors:
         noise=reader.variance("alone_noise"),
     )
     return Priors(shared, alone)
-
-
-def candidates(hyperparameters: Hyperparameters) -> list[Hyperparameters]:
-    """Return all candidates once; the hyperparameters in use are one of them."""
-    return list(dict.fromkeys(_all_candidates(hyperparameters)))
-
-
-def _numbers(hyperparameters: Hyperparameters) -> Codes:
-    """Return the index in :func:`candidates` of each value of each hyperparameter."""
-    different = candidates(hyperparameters)
-    return np.array([different.index(one) for one in _all_candidates(hyperparameters)])
-
-
-def _all_candidates(used: Hyperparameters) -> list[Hyperparameters]:
-    """Return a candidate for each value of each hyperparameter; the one in use comes twice.
-
-    Where the noise is known there is an offset in any case.
-    """
-    known = used.noise is not None
-    return [
-        *(used._replace(shared=value) for value in _CHOICES),
-        *(used if known else used._replace(offset=value) for value in _CHOICES),
-    ]
