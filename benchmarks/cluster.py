@@ -12,6 +12,7 @@ import scipy.sparse.linalg
 from distributed import Client
 from tornado.iostream import IOStream
 
+from benchmarks import cluster_speed
 from benchmarks.cluster_faults import (
     DIM,
     RANK,
@@ -28,12 +29,11 @@ from cobandits.cluster.dask import DaskNodes
 from cobandits.cluster.local import LocalNodes
 from cobandits.estimators import AltGDMin, Estimator, LowRank, MethodOfMoments, Pooled
 from cobandits.tasks import SpreadTasks, TaskRows
-from cobandits.tasks.shards import Block, InMemory, Shard
+from cobandits.tasks.shards import InMemory, Shard
 
 __all__ = ["section"]
 
 TASKS = (500, 8000)  # on each of two nodes
-LARGE = 480_000  # tasks whose pass takes half a second on one core or more
 
 _passed = [0]  # bytes that this process has sent and received
 _noted: list[int] = []  # the same, at the beginning of each call
@@ -141,46 +141,6 @@ def _unit_costs(
     driver, after = time.process_time() - begin, client.run(time.process_time)
     worker = float(np.mean([after[one] - before[one] for one in before]))
     return float(np.median(times)), driver / n, worker / n
-
-
-class Made(NamedTuple):
-    """A recipe whose rows are drawn at the node: nothing large is sent."""
-
-    n_tasks: int
-    first: int
-
-    def blocks(self) -> Sequence[Block]:
-        """Return the rows as one block."""
-        return [InMemory(rows(self.n_tasks, self.first))]
-
-
-class SpeedUp(NamedTuple):
-    """One worker and two, for the same pass."""
-
-    seconds: float  # of a pass on one worker
-    ratio: float  # of the times
-    work: float  # ratio of the CPU times of the busiest worker: what the time is on free cores
-
-
-def speed_up() -> SpeedUp:
-    """Measure passes on one worker and on two, in turn; medians.
-
-    A cluster is there only while it is measured: two workers have both cores, and another cluster,
-    though idle, takes enough of them to be seen.
-    """
-    recipes = [Made(LARGE // 2, LARGE // 2 * k) for k in range(2)]
-    times: dict[int, list[float]] = {1: [], 2: []}
-    works = {1: 0.0, 2: 0.0}
-    for n_workers in (1, 2, 1, 2):
-        with cluster(n_workers) as client:
-            tasks = SpreadTasks.on(DaskNodes(client, recipes))
-            _seconds(tasks)  # rows are drawn
-            before = client.run(time.process_time)
-            times[n_workers] += [_seconds(tasks) for _ in range(7)]
-            after = client.run(time.process_time)
-        works[n_workers] += max(after[worker] - before[worker] for worker in before)
-    one, two = (float(np.median(times[n_workers])) for n_workers in (1, 2))
-    return SpeedUp(one, one / two, works[1] / works[2])
 
 
 def _seconds(tasks: SpreadTasks) -> float:
@@ -324,15 +284,12 @@ def section() -> Section:
     tables, targets = _bytes()
     more, faults, notes = _faults()
     size, peak, pass_seconds = out_of_core()
-    two = speed_up()
+    two, speeds = cluster_speed.report()
     targets += [
         *faults,
         Target(name="shard over its worker's memory limit", measured=size, at_least=4),
         Target(name="peak of that worker over the limit", measured=peak, at_most=0.7),
-        Target(
-            name=f"two workers, a pass of {two.seconds:.2f} s", measured=two.ratio, at_least=1.7
-        ),
-        Target(name="the same, by CPU time of the busiest", measured=two.work, at_least=1.7),
+        *speeds,
     ]
     notes = [*notes, f"A pass over the shard on disk takes {pass_seconds:.1f} s."]
-    return Section(name="cluster", tables=[*tables, *more], targets=targets, notes=notes)
+    return Section(name="cluster", tables=[*tables, *more, two], targets=targets, notes=notes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import signal
 import time
@@ -24,7 +26,7 @@ from cobandits.cluster.local import LocalNodes
 from cobandits.errors import ClusterError, DataError
 from cobandits.estimate import Estimate
 from cobandits.estimators import Estimator, LowRank
-from cobandits.lab import Record, Simulation, Workers, run_all
+from cobandits.lab import Record, Simulation, Store, Workers, run_all
 from cobandits.spread_estimate import SpreadEstimate
 from cobandits.tasks import SpreadTasks, TaskRows
 from cobandits.tasks.shards import Block, InMemory, Shard
@@ -238,6 +240,29 @@ def test_a_run_on_a_cluster_that_is_stopped_cancels_what_is_under_way(client: Cl
     results.close()
     with pytest.raises(RuntimeError, match="shutdown"):
         workers.executor.submit(os.getpid)
+
+
+def test_a_run_on_a_cluster_that_is_stopped_at_half_goes_on_there(
+    client: Client, tmp_path: Path
+) -> None:
+    cells = experiment(8)
+    here = {cell.identity: untimed(record) for cell, record in run_all(cells)}
+
+    def some(n: int) -> list[str]:
+        workers = Workers(client.get_executor(pure=False), n_threads(client))
+        with (
+            Store(tmp_path) as store,
+            contextlib.closing(store.run_all(cells, jobs=workers)) as results,
+        ):
+            return [cell.identity for cell, _ in itertools.islice(results, n)]
+
+    before = some(8)
+    with Store(tmp_path) as store:
+        left = {cell.identity for cell in store.missing(cells)}
+    assert left == here.keys() - before
+    some(len(cells))
+    with Store(tmp_path) as store:
+        assert {name: untimed(record) for name, record in store.records().items()} == here
 
 
 def test_commands_run_on_a_cluster(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
