@@ -95,9 +95,9 @@ def test_candidates_have_the_thetas_of_posteriors_that_learn_weighted_rows() -> 
     ("gains", "now", "expected"),
     [
         ([0.0, 0.0, 0.0, 0.0, 0.0], np.inf, np.inf),
-        ([0.0, 0.0, 11.0, 11.0, 0.0], np.inf, np.inf),  # not enough evidence
-        ([0.0, 0.0, 13.0, 20.0, 0.0], np.inf, 12.0),
-        ([0.0, 0.0, 19.5, 20.0, 0.0], np.inf, 36.0),  # as good as the best, and slower
+        ([0.0, 0.0, 29.0, 29.0, 0.0], np.inf, np.inf),  # not enough evidence
+        ([0.0, 0.0, 31.0, 40.0, 0.0], np.inf, 12.0),
+        ([0.0, 0.0, 39.5, 40.0, 0.0], np.inf, 36.0),  # as good as the best, and slower
         ([0.0, 0.0, 1.0, 2.0, 9.0], 36.0, 4.0),  # at once to faster
         ([9.0, 0.0, 0.0, 0.0, -9.0], 4.0, 12.0),  # but to slower step by step
         ([0.0, 0.0, -5.0, 0.0, 0.0], 36.0, 36.0),  # against it, but by too little
@@ -139,9 +139,9 @@ def test_a_turning_subspace_is_followed_and_a_still_one_is_not_forgotten() -> No
     for seed in range(3):
         for world in (STILL, TURNING):
             policy, other = Shared(dim=8), Shared(dim=8)
-            trace = simulate(policy, world, 100, seed)
+            trace = simulate(policy, world, 250, seed)
             with never:
-                without = simulate(other, world, 100, seed)
+                without = simulate(other, world, 250, seed)
             if world is STILL:
                 assert policy.half_life == np.inf
                 assert np.array_equal(trace.regret, without.regret)

@@ -9,6 +9,8 @@ __all__ = ["age_weights", "discount_of"]
 
 Doubles = NDArray[np.float64]
 
+_FORGOTTEN = 1e-12  # weights below it count as 0: products of such numbers underflow, and are slow
+
 
 def discount_of(half_life: float) -> float:
     """Return the weight of a row over that of the task's next one.
@@ -31,4 +33,6 @@ def age_weights(rows: Doubles, discount: float) -> Doubles:
     """
     single = rows[..., -2] > 0
     ages = single.sum(axis=1, keepdims=True) - np.cumsum(single, axis=1)
-    return np.asarray(discount**ages)
+    weights = np.asarray(discount**ages)
+    weights[weights < _FORGOTTEN] = 0
+    return weights
