@@ -31,6 +31,7 @@ from cobandits.engine import (
     Decision,
     Engine,
     Number,
+    Past,
     Reward,
     Rewarded,
     Schema,
@@ -496,3 +497,38 @@ def test_requests_leave_nothing_for_the_garbage_collector(tmp_path: Path) -> Non
         finally:
             gc.enable()
         assert found < 200
+
+
+def test_what_is_learned_without_an_event_is_not_learned_again_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after an import: the last event is a prior, and many rewards were learned after it."""
+    rng = np.random.default_rng(0)
+    past = [
+        Past(
+            task=f"task {n % 7}",
+            arms=[{"id": "a", "features": rng.standard_normal(2).tolist()}],
+            chosen="a",
+            reward=float(rng.standard_normal()),
+        )
+        for n in range(300)
+    ]
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", dim=2)
+        space.import_past(past)
+        engine.settle()
+        version, began = space.version, space.versions()[-1].name
+        last, first_policy = engine.status().events, policy_bytes(space.policy(began))
+        assert version == f"v{last}+{300 - space.policy(began).rewards}"
+        assert version != began
+    learned: list[int] = []
+    monkeypatch.setattr(Shared, "learn", lambda *given: learned.append(1))
+    for _ in range(2):
+        with Engine.open(tmp_path / "a.db") as engine:
+            assert engine.space("s").version == version
+            assert engine.status().events == last + 1  # one more, however often it is opened
+    assert not learned
+    monkeypatch.undo()
+    with Engine.open(tmp_path / "a.db") as engine:
+        assert policy_bytes(engine.space("s").policy(began)) == first_policy
+        assert engine.verify().ok

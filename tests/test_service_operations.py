@@ -168,7 +168,7 @@ def test_decisions_are_filtered(service: Running, client: Client) -> None:
             after = page["next"]
         return found
 
-    for name, value in [("arm", "b"), ("by", "baseline"), ("by", "policy")]:
+    for name, value in [("arm", "a"), ("by", "baseline"), ("by", "policy")]:
         wanted = [one["decision"]["id"] for one in whole if one["decision"][name] == value]
         assert ids(**{name: value}) == wanted
         assert 0 < len(wanted) < 31

@@ -46,6 +46,7 @@ class SpaceFold:
         self.learner.frozen = self.settings.frozen
         self.counts: Counter[str] = Counter()  # events by kind
         self.last = event.number  # the last event that was applied
+        self.saved: tuple[int, str] | None = None  # event and state of the last snapshot
         self._versions, self._store = versions, store
 
     def apply(
@@ -103,6 +104,18 @@ class SpaceFold:
             self.learner.advance(learned)
         self.learner.frozen = self.settings.frozen
 
+    @property
+    def has_learned_since(self) -> bool:
+        """Whether more was learned than in a snapshot of the last event, which stays as it is.
+
+        That of an event with which a version began has the policy that it began with.
+        """
+        if self.learner.base == self.last:
+            return self.learner.learned > 0
+        return self.saved is not None and (
+            self.saved[0] == self.last and self.saved[1] != self.learner.version
+        )
+
     def snapshot(self, policy: bytes | None = None) -> bytes:
         """Return all of it; ``policy`` are its bytes, if they are known already."""
         header = {
@@ -125,3 +138,4 @@ class SpaceFold:
         self.learner.frozen = self.settings.frozen
         self.counts = Counter(header["counts"])
         self.last = number
+        self.saved = number, self.learner.version

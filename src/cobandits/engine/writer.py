@@ -104,6 +104,8 @@ class Writer:
     def keep(self, fold: SpaceFold) -> None:
         """Write a snapshot of the present state, if there is none; drop those it replaces."""
         try:
+            if fold.has_learned_since:
+                self.write(fold, "tick")
             if not self._has_snapshot(fold):
                 self.save(fold, fold.snapshot())
                 self._pieces.write_all(self.core.commit)
@@ -281,6 +283,7 @@ class Writer:
     def save(self, fold: SpaceFold, content: bytes) -> None:
         """Write a snapshot of a space, piece by piece."""
         self._pieces.add(fold.number, fold.last, content)
+        fold.saved = fold.last, fold.learner.version
 
     def tick(self) -> None:
         """Write that windows have ended, where nothing else tells so."""
