@@ -11,6 +11,7 @@ from cobandits.engine.codec import Struct
 from cobandits.engine.encoding import Prepared
 from cobandits.engine.errors import EngineError
 from cobandits.engine.messages import Activate, Answer, Reward
+from cobandits.engine.turnstile import Turnstile
 
 __all__ = ["Command", "Job", "Result", "Ticket", "another"]
 
@@ -28,6 +29,7 @@ class Job:
         done: Callable[[list[Result]], None] | None = None,
     ) -> None:
         self.space = space
+        self.turnstile: Turnstile | None = None  # of the engine that has it
         self.results: list[Result | None] = [
             one if isinstance(one, Exception) else None for one in requests
         ]
@@ -62,11 +64,16 @@ class Job:
     def _finish(self) -> None:
         if self._done is not None:
             self._done(self._whole())
+        elif self.turnstile is not None:
+            self.turnstile.add(self._answered)
+            return
         self._answered.release()
 
     def wait(self) -> list[Result]:
         """Return all results when they are there."""
         self._answered.acquire()
+        if self.turnstile is not None:
+            self.turnstile.step()
         return self._whole()
 
     def _whole(self) -> list[Result]:

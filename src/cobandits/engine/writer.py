@@ -19,6 +19,7 @@ from cobandits.engine.pieces import QUIET, Pieces
 from cobandits.engine.refits import Refitter, Task
 from cobandits.engine.retention import remove_events
 from cobandits.engine.stores import Batch
+from cobandits.engine.turnstile import PATIENCE, Turnstile
 from cobandits.engine.versions import drop_snapshots
 from cobandits.errors import CobanditsError
 from cobandits.policies.shared import Refit
@@ -40,6 +41,7 @@ class Writer:
         self.core = core
         self._inbox: SimpleQueue[Job | Command[object]] = SimpleQueue()
         self._left: list[Ticket] = []  # for the next group
+        self._turnstile = Turnstile()  # for callers who are answered
         self._pieces = Pieces()  # of snapshots, to be written
         self._asked = 0.0  # when there last were requests
         self._refits: dict[int, object] = {}  # by space: which refit is under way
@@ -58,6 +60,7 @@ class Writer:
             raise OverloadedError(
                 f"{_MOST} requests wait already, so this one was not taken; try again in a while"
             )
+        job.turnstile = self._turnstile
         self._inbox.put(job)
         if self._closed:
             self._refuse_rest()  # it was closed in between
@@ -128,11 +131,14 @@ class Writer:
                 ticket.answer(ClosedError("this engine was closed; open it again"))
             for command in waiting[1]:
                 command.future.set_exception(ClosedError("this engine was closed; open it again"))
+            self._turnstile.open()
 
     def _turn(self) -> None:
         tickets, commands = self._collected(self._patience())
+        self._turnstile.hurry()
         if tickets:
             self._answer(tickets)
+            self._turnstile.step()
             self._asked = time.monotonic()
         for command in commands:
             command.run()
@@ -175,6 +181,8 @@ class Writer:
         """Return how long to wait for requests: not at all while there is other work."""
         if self._left or any(self._can_learn(fold) for fold in self.core.folds.values()):
             return 0.0
+        if self._turnstile:
+            return PATIENCE
         if self._pieces:
             return 0.0 if self._pieces.due(self._asked) else QUIET
         return _PAUSE
