@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,7 +22,7 @@ _DECISIONS = ("decision", "held", "import")
 _KEPT = 2**15  # decisions in memory: 30 MB with 50 features and their bookkeeping
 
 
-class Given(NamedTuple):
+class Given(Struct, frozen=True, gc=False):
     """A reward that a decision has had."""
 
     number: int

@@ -116,7 +116,8 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     arm: str
     probability: float  # with which this arm was chosen; 1 where the baseline decided
     version: str  # of the state that decided, such as "v412+1873"
-    ranking: tuple[Ranked, ...]  # all arms that could be chosen, the most likely first
+    arms: list[str]  # of the request, by their ids
+    chances: list[float | None]  # of these arms; -1 if excluded, None if not worked out
     explored: bool  # whether the policy was likelier to choose another arm
     proposed: str  # the arm that the policy chose; another one than ``arm`` in shadow mode
     by: By
@@ -125,6 +126,17 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     at: datetime.datetime
     expires: datetime.datetime | None  # the end of its window
     repeated: bool = False  # whether it was answered before
+
+    @property
+    def ranking(self) -> tuple[Ranked, ...]:
+        """All arms that could be chosen: the most likely first, those not worked out last."""
+        pairs = zip(self.arms, self.chances, strict=True)
+        known = [Ranked(arm, p) for arm, p in pairs if p is None or p >= 0]
+        known.sort(key=lambda one: 1.0 if one.probability is None else -one.probability)
+        return tuple(known)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.number))
 
 
 class Rewarded(Struct, frozen=True, kw_only=True, gc=False):

@@ -14,7 +14,7 @@ from cobandits.engine.errors import ClosedError, EngineError, OverloadedError, S
 from cobandits.engine.events import Event, Kind
 from cobandits.engine.fold import Relearned, SpaceFold
 from cobandits.engine.group import Group
-from cobandits.engine.jobs import Command, Job, Ticket, another
+from cobandits.engine.jobs import Asked, Call, Command, Job, another
 from cobandits.engine.pieces import QUIET, Pieces
 from cobandits.engine.refits import Refitter, Task
 from cobandits.engine.retention import remove_events
@@ -39,8 +39,8 @@ class Writer:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._inbox: SimpleQueue[Job | Command[object]] = SimpleQueue()
-        self._left: list[Ticket] = []  # for the next group
+        self._inbox: SimpleQueue[Call | Job | Command[object]] = SimpleQueue()
+        self._left: list[Asked] = []  # for the next group
         self._turnstile = Turnstile()  # for callers who are answered
         self._pieces = Pieces()  # of snapshots, to be written
         self._asked = 0.0  # when there last were requests
@@ -53,7 +53,7 @@ class Writer:
 
     # ---- For callers, in any thread
 
-    def put(self, job: Job) -> None:
+    def put(self, job: Call | Job) -> None:
         """Hand over requests; refuse them if too many wait."""
         self._check_open()
         if self._inbox.qsize() >= _MOST:
@@ -150,7 +150,7 @@ class Writer:
             self._pieces.write_one(self.core.commit)
         self.tick()
 
-    def _answer(self, tickets: list[Ticket]) -> None:
+    def _answer(self, tickets: list[Asked]) -> None:
         try:
             group = Group(self.core)
         except EngineError as error:  # the store is away
@@ -159,14 +159,16 @@ class Writer:
             return
         self._left = group.run(tickets)
 
-    def _collected(self, patience: float | None) -> tuple[list[Ticket], list[Command[object]]]:
+    def _collected(self, patience: float | None) -> tuple[list[Asked], list[Command[object]]]:
         """Return what waits; where nothing does, wait for it."""
         tickets, commands = self._left, []
         self._left = []
         try:
             item = self._inbox.get(timeout=patience) if patience else self._inbox.get_nowait()
             while True:
-                if isinstance(item, Job):
+                if isinstance(item, Call):
+                    tickets.append(item)
+                elif isinstance(item, Job):
                     tickets.extend(item.tickets())
                 else:
                     commands.append(item)
