@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from cobandits.engine.codec import Struct
@@ -107,6 +107,13 @@ class Ranked(NamedTuple):
     probability: float | None
 
 
+_ranked: Callable[[tuple[str, float | None]], Ranked] = functools.partial(tuple.__new__, Ranked)
+
+
+def _falling(one: Ranked) -> float:
+    return 1.0 if one[1] is None else -one[1]
+
+
 class Decision(Struct, frozen=True, kw_only=True, gc=False):
     """The answer to :class:`Decide`; it is on disk."""
 
@@ -131,8 +138,8 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     def ranking(self) -> tuple[Ranked, ...]:
         """All arms that could be chosen: the most likely first, those not worked out last."""
         pairs = zip(self.arms, self.chances, strict=True)
-        known = [Ranked(arm, p) for arm, p in pairs if p is None or p >= 0]
-        known.sort(key=lambda one: 1.0 if one.probability is None else -one.probability)
+        known = [one for one in map(_ranked, pairs) if one[1] is None or one[1] >= 0]
+        known.sort(key=_falling)
         return tuple(known)
 
     def __hash__(self) -> int:

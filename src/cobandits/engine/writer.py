@@ -123,6 +123,7 @@ class Writer:
             except Exception:  # whatever it is, those who wait must not wait for ever
                 logging.getLogger("cobandits").exception("the engine goes on after an error")
         self._closed = True
+        self._turnstile.open()
         self._refuse_rest()
 
     def _refuse_rest(self) -> None:
