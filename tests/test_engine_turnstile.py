@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,13 +39,15 @@ def test_a_step_wakes_the_next_and_no_other() -> None:
 
 
 def test_all_are_woken_when_one_does_not_wake_the_next() -> None:
-    turnstile, callers = Turnstile(), locked(4)
+    now = 7.0
+    turnstile, callers = Turnstile(clock=lambda: now), locked(4)
     for one in callers:
         turnstile.add(one)
     turnstile.step()
+    now += 0.9 * PATIENCE
     turnstile.hurry()  # it is not late yet
     assert woken(callers) == [True, False, False, False]
-    time.sleep(2 * PATIENCE)
+    now += 0.2 * PATIENCE
     turnstile.hurry()
     assert all(woken(callers))
 

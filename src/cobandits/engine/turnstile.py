@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from threading import Lock
 
 __all__ = ["PATIENCE", "Turnstile"]
@@ -22,7 +23,8 @@ PATIENCE = 0.005
 class Turnstile:
     """The locks of callers whose answers are there; the first is released, then one by one."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._waiting: deque[Lock] = deque()
         self._moved = 0.0
 
@@ -39,12 +41,12 @@ class Turnstile:
             caller = self._waiting.popleft()
         except IndexError:
             return
-        self._moved = time.monotonic()
+        self._moved = self._clock()
         caller.release()
 
     def hurry(self) -> None:
         """Wake all, if the last one has not woken the next in time."""
-        if self._waiting and time.monotonic() - self._moved > PATIENCE:
+        if self._waiting and self._clock() - self._moved > PATIENCE:
             self.open()
 
     def open(self) -> None:
