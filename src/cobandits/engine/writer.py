@@ -139,7 +139,7 @@ class Writer:
         self._turnstile.hurry()
         if tickets:
             self._answer(tickets)
-            self._turnstile.step()
+            self._turnstile.begin()
             self._asked = time.monotonic()
         for command in commands:
             command.run()
