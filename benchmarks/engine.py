@@ -31,7 +31,7 @@ from cobandits.engine import Decide, Decision, Engine, Reward, Space
 __all__ = ["section"]
 
 CLIENTS = 64
-PAIRS = 15  # of each client in a repetition
+PAIRS = 60  # of each client in a repetition: starting the threads is little of it
 REPETITIONS = 5
 ARMS = 5
 LOAD_DIM, LOAD_TASKS, LOAD_ROWS = 20, 100, 6000  # what the space knows before it is timed

@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -267,6 +268,14 @@ def test_the_baseline_has_its_share(engine: Engine) -> None:
     assert 70 <= len(kept) <= 130  # 4 standard deviations
     assert {one.arm for one in kept} == {"soup"}
     assert engine.verify().ok
+
+
+def test_a_ranking_has_the_likeliest_first_and_the_unknown_last(engine: Engine) -> None:
+    made = asked(engine.space("teas", SCHEMA))
+    arms, chances = ["a", "b", "c", "d", "e"], [0.1, None, 0.7, -1.0, 0.1]
+    one = msgspec.structs.replace(made, arms=arms, chances=chances)
+    assert one.ranking == (("c", 0.7), ("a", 0.1), ("e", 0.1), ("b", None))
+    assert {one: 1}[msgspec.structs.replace(one)] == 1
 
 
 def test_excluded_arms_are_never_chosen(engine: Engine) -> None:

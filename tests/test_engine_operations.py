@@ -44,7 +44,7 @@ from cobandits.engine import engine as engine_module
 from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.encoding import arm_ids, prepared
 from cobandits.engine.group import Group
-from cobandits.engine.jobs import Job, Ticket
+from cobandits.engine.jobs import Asked, Job
 from cobandits.engine.learner import policy_bytes
 from cobandits.engine.retention import erase_events
 from cobandits.errors import DataError
@@ -442,6 +442,17 @@ def test_refusals_leave_nothing_in_memory(tmp_path: Path) -> None:
         assert sum(type(one) is Job for one in gc.get_objects()) < 5
 
 
+def test_errors_of_single_requests_do_not_stay_in_memory(tmp_path: Path) -> None:
+    """An error holds the request that raised it, which the garbage collector does not look at."""
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("s", dim=2)
+        for _ in range(50):
+            with pytest.raises(UnknownDecisionError):
+                space.reward("none", 1.0)
+        gc.collect()
+        assert sum(type(one) is UnknownDecisionError for one in gc.get_objects()) < 5
+
+
 def test_the_same_request_many_times_is_answered_in_few_groups(tmp_path: Path) -> None:
     """A batch of repetitions must not keep the engine's thread busy for as many turns."""
     with Engine.open(tmp_path / "a.db") as engine:
@@ -451,7 +462,7 @@ def test_the_same_request_many_times_is_answered_in_few_groups(tmp_path: Path) -
         groups = 0
         run = Group.run
 
-        def counted(self: Group, tickets: Any) -> list[Ticket]:
+        def counted(self: Group, tickets: Any) -> list[Asked]:
             nonlocal groups
             groups += 1
             return run(self, tickets)

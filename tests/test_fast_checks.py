@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from cobandits.decisions import (
     check_values,
 )
 from cobandits.errors import DataError
-from cobandits.fast_checks import add_errors, are_at_most, are_codes, take_rows
+from cobandits.fast_checks import add_errors, are_at_most, are_codes, take_rows, take_vectors
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
@@ -363,3 +364,38 @@ def test_tasks_of_any_whole_type_and_layout_become_codes(way: bool) -> None:
         check_tasks(np.array([0, 9, 3])[::2], 3)
     with pytest.raises(DataError, match="task -1, but there are 3"):
         check_tasks([-1], 3)
+
+
+BARE = [{"f": [1.0, 2]}, {"f": [3.0, -4.5]}]
+NAMED = [{"id": "tea", "f": [1.0, 2]}, {"f": [3.0, -4.5], "id": "cola"}]
+
+
+@pytest.mark.skipif(not fast_checks.COMPILED, reason="it is compiled only")
+@pytest.mark.parametrize(("arms", "ids"), [(BARE, ["0", "1"]), (NAMED, ["tea", "cola"])])
+def test_vectors_of_arms_with_and_without_ids(arms: list[Any], ids: list[str]) -> None:
+    found = take_vectors(arms, "f", 2, 10.0)
+    assert found is not None
+    assert found[0] == ids
+    assert found[1].tolist() == [[1.0, 2.0], [3.0, -4.5]]
+
+
+@pytest.mark.parametrize(
+    "arms",
+    [
+        [],
+        [*BARE, *NAMED],
+        [*NAMED, *BARE],
+        [{"id": "tea"}],
+        [{"id": "tea", "f": [1.0, 2.0], "g": 1}],
+        [{"g": [1.0, 2.0]}],
+        [{"f": [1.0, 11.0]}],
+        [{"f": [1.0]}],
+        [{"f": [1.0, True]}],
+        [{"f": (1.0, 2.0)}],
+        [{"id": "", "f": [1.0, 2.0]}],
+        [{"id": "a", "f": [1.0, 2.0]}, {"id": "a", "f": [1.0, 2.0]}],
+        ["f"],
+    ],
+)
+def test_vectors_of_other_arms_are_left_to_others(arms: list[Any]) -> None:
+    assert take_vectors(arms, "f", 2, 10.0) is None

@@ -97,9 +97,10 @@ def take_rows(arms: Floats, chosen: Codes) -> Floats:
 def take_vectors(
     arms: list[Any], name: str, dim: int, most: float
 ) -> tuple[list[str], NDArray[np.float64]] | None:
-    """Return ids and numbers, (K, dim), of arms that have an id and a list of numbers, no more.
+    """Return ids and numbers, (K, dim), of arms that have a list of numbers, and an id or none.
 
-    None for all others, as where a number is larger than ``most``, and without the extension.
+    Where no arm has an id, it is its place. None for all others, as where a number is larger than
+    ``most``, and without the extension.
     """
     if not COMPILED:
         return None

@@ -144,26 +144,30 @@ static int are_numbers(PyObject *list, double *out, long dim, double most) {
     return 1;
 }
 
-/* The ids of arms [{id_name: text, name: numbers}, ..], whose numbers go to out; None for any others. */
+/* The ids of arms [{id_name: text, name: numbers}, ..], whose numbers go to out; None for any others. Where no arm
+ * has an id, it is its place. */
 static PyObject *py_take_vectors(PyObject *self, PyObject *args) {
     Py_buffer out;
     PyObject *arms, *name, *id_name, *ids = NULL, *different = NULL;
     double most;
     if (!PyArg_ParseTuple(args, "O!OOw*d", &PyList_Type, &arms, &name, &id_name, &out, &most)) return NULL;
-    long n = PyList_Size(arms), dim = n > 0 ? out.len / (long)sizeof(double) / n : 0;
+    long n = PyList_Size(arms), dim = n > 0 ? out.len / (long)sizeof(double) / n : 0, parts = 0;
     if (!has_length(&out, product(n, dim, 1), sizeof(double), "out") || !(ids = PyList_New(n))) {
         PyBuffer_Release(&out);
         return NULL;
     }
     int fine = n > 0;
     for (long k = 0; fine && k < n; k++) {
-        PyObject *arm = PyList_GetItem(arms, k);
-        fine = arm && PyDict_CheckExact(arm) && PyDict_Size(arm) == 2;
-        PyObject *id = fine ? PyDict_GetItemWithError(arm, id_name) : NULL;
+        PyObject *arm = PyList_GetItem(arms, k), *id = NULL;
+        long size = arm && PyDict_CheckExact(arm) ? PyDict_Size(arm) : 0;
+        parts = k ? parts : size; /* of all arms as many: with an id, or without */
+        if (size == parts && size == 2) id = Py_XNewRef(PyDict_GetItemWithError(arm, id_name));
+        if (size == parts && size == 1) id = PyUnicode_FromFormat("%ld", k);
         PyObject *row = id ? PyDict_GetItemWithError(arm, name) : NULL;
         fine = row && PyUnicode_CheckExact(id) && PyUnicode_GetLength(id) > 0 &&
                are_numbers(row, (double *)out.buf + k * dim, dim, most);
         if (fine) fine = !PyList_SetItem(ids, k, Py_NewRef(id));
+        Py_XDECREF(id);
     }
     fine = fine && (different = PySet_New(ids)) && PySet_Size(different) == n;
     Py_XDECREF(different);

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 from cobandits.engine.encoding import arm_ids
 from cobandits.engine.events import Choice, Event, choice_of, request_of
-from cobandits.engine.messages import Decision, Ranked, when
+from cobandits.engine.messages import Decision, when
 
 __all__ = ["decision_answer", "same_request"]
 
@@ -35,7 +32,8 @@ def decision_answer(
         arm=ids[choice.arm],
         probability=choice.probability,
         version=f"v{choice.base}+{choice.learned}",
-        ranking=_ranking(choice, ids),
+        arms=ids,
+        chances=choice.chances,
         explored=choice.by == "policy" and choice.probability < 0.5,
         proposed=ids[choice.proposed],
         by=choice.by,
@@ -45,24 +43,3 @@ def decision_answer(
         expires=None if event.until is None else when(event.until),
         repeated=repeated,
     )
-
-
-def _ranking(choice: Choice, ids: list[str]) -> tuple[Ranked, ...]:
-    """Return the arms that could be chosen: the most likely first, those not worked out last."""
-    first, chances = choice.proposed, choice.chances
-    rest, most = chances[first - 1], chances[first]  # of another arm, if there is one
-    alike = most is not None and (rest is None or 0 <= rest < most)
-    if alike and chances.count(rest) == len(ids) - 1:  # nothing to sort: the usual case
-        others = [(name, rest) for name in (*ids[:first], *ids[first + 1 :])]
-        return tuple(map(_ranked, [(ids[first], most), *others]))
-    pairs = zip(ids, chances, strict=True)
-    known = [one for one in map(_ranked, pairs) if one[1] is None or one[1] >= 0]
-    known.sort(key=_falling)
-    return tuple(known)
-
-
-_ranked: Callable[[tuple[str, float | None]], Ranked] = partial(tuple.__new__, Ranked)  # fast
-
-
-def _falling(one: Ranked) -> float:
-    return 1.0 if one[1] is None else -one[1]

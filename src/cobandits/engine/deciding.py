@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cobandits.engine.encoding import Prepared
 from cobandits.engine.events import Choice
-from cobandits.engine.ids import uniforms
+from cobandits.engine.ids import stream_at, uniforms
 from cobandits.engine.learner import Learner
 from cobandits.engine.settings import Settings
 from cobandits.policies import Shared
@@ -32,8 +32,7 @@ def decide_batch(
     """Return a choice for each request; ``numbers`` are those of their events, rising."""
     policy = learner.policy
     tasks, arms = [one.task for one in asked], _arms(asked)
-    rng = np.random.Generator(np.random.Philox(key=seed, counter=numbers[0] + _DRAWS))
-    made = policy.decide(tasks, arms, rng)
+    made = policy.decide(tasks, arms, stream_at(seed, numbers[0] + _DRAWS))
     picked, probabilities = made.chosen.tolist(), made.probabilities.tolist()
     kept = _kept_for_baseline(settings, seed, numbers)
     pairs = _PAIRS if len(asked) <= _FEW else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,11 @@ from cobandits.engine.errors import ConflictError, UnknownDecisionError
 from cobandits.engine.events import Choice, Event, Kind, decision_body, request_of
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import made_id
-from cobandits.engine.jobs import Ticket, another
+from cobandits.engine.jobs import Asked, another
 from cobandits.engine.memory import Known
 from cobandits.engine.messages import Activate, Activated, Answer, Decision, Reward, Rewarded, when
 from cobandits.engine.outcomes import reward_body
-from cobandits.engine.rules import judge_activation, judge_reward
+from cobandits.engine.rules import Verdict, judge_activation, judge_reward
 from cobandits.engine.stores import Batch
 from cobandits.errors import DataError
 
@@ -33,10 +33,10 @@ Doubles = NDArray[np.float64]
 _TEXTS = (str, bytes)
 
 
-class _Staged(Struct, frozen=True):
-    """What is to be written for a request; a decision has its body when it is made."""
+class _Staged(Struct, gc=False, eq=False):
+    """What is to be written for a request; a decision is made when all are staged."""
 
-    ticket: Ticket
+    ticket: Asked
     fold: SpaceFold
     kind: Kind
     until: int | None
@@ -44,11 +44,8 @@ class _Staged(Struct, frozen=True):
     value: float | None = None
     body: str | None = None
     key: str | None = None
-    answer: Callable[[Event], Answer] | None = None  # of rewards and activations
-
-
-class _Written(Struct, frozen=True):
-    event: Event
+    verdict: Verdict | None = None  # of a reward
+    activated: Activated | None = None
     x: Doubles | None = None  # of the arm that was decided
     choice: Choice | None = None  # of a decision
 
@@ -66,7 +63,7 @@ class Group:
         self._staged: list[_Staged] = []
         self._touched: set[tuple[int, object]] = set()
 
-    def run(self, tickets: Iterable[Ticket]) -> list[Ticket]:
+    def run(self, tickets: Iterable[Asked]) -> list[Asked]:
         """Answer the requests; return those that are left for the next group."""
         left = []
         for ticket in tickets:
@@ -81,9 +78,9 @@ class Group:
 
     # ---- From a request to an event
 
-    def _stage(self, ticket: Ticket) -> bool:
+    def _stage(self, ticket: Asked) -> bool:
         """Answer a request or make its event; tell whether it is neither's turn yet."""
-        fold = self._core.check_there(ticket.job.space)
+        fold = self._core.check_there(ticket.space)
         asked = ticket.request
         if isinstance(asked, Prepared):
             return self._stage_decision(ticket, fold, asked)
@@ -105,7 +102,7 @@ class Group:
             self._touched.add(what)  # what is answered at once holds nobody up
         return True
 
-    def _stage_decision(self, ticket: Ticket, fold: SpaceFold, asked: Prepared) -> bool:
+    def _stage_decision(self, ticket: Asked, fold: SpaceFold, asked: Prepared) -> bool:
         key = None
         if asked.id is not None:
             key = decision_key(asked.id)
@@ -132,31 +129,21 @@ class Group:
             )
         return decision_answer(event, asked.id or "", repeated=True)
 
-    def _stage_reward(self, ticket: Ticket, fold: SpaceFold, asked: Reward, known: Known) -> None:
+    def _stage_reward(self, ticket: Asked, fold: SpaceFold, asked: Reward, known: Known) -> None:
         value = _number(asked.value)
         fold.settings.check_reward(value)
         key = None if asked.key is None else check_name(asked.key, "key")
         taken = None if asked.taken is None else fold.memory.place(known.number, asked.taken)
         found = judge_reward(fold.settings, known, value, key, taken, self._at)
-
-        def answer(number: int, at: int) -> Rewarded:
-            return Rewarded(
-                status=found.status,
-                decision=asked.decision,
-                value=found.value,
-                number=number,
-                at=when(at),
-            )
-
         if found.first is not None:
-            ticket.answer(answer(found.first.number, found.first.at))
+            ticket.answer(_rewarded(asked, found, found.first.number, found.first.at))
             return
         body = None if key is None and taken is None else reward_body(key, taken)
-        rest = (known.number, value, body, None, lambda event: answer(event.number, event.at))
+        rest = known.number, value, body, None, found
         self._staged.append(_Staged(ticket, fold, "reward", known.until, *rest))
 
     def _stage_activation(
-        self, ticket: Ticket, fold: SpaceFold, asked: Activate, known: Known
+        self, ticket: Asked, fold: SpaceFold, asked: Activate, known: Known
     ) -> None:
         status, wait = judge_activation(known, self._at), fold.settings.wait
         accepted = status == "accepted"
@@ -166,89 +153,97 @@ class Group:
         if not accepted:
             ticket.answer(answer)
             return
-        staged = _Staged(ticket, fold, "activate", until, ref=known.number, answer=lambda _: answer)
+        staged = _Staged(ticket, fold, "activate", until, ref=known.number, activated=answer)
         self._staged.append(staged)
 
     # ---- From events to the log
 
     def _write(self) -> None:
-        written = self._numbered()
+        events = self._numbered()
+        staged, folds = self._staged, self._core.folds
         keys = [
-            (one.event.space, staged.key, one.event.number)
-            for staged, one in zip(self._staged, written, strict=True)
-            if staged.key is not None
+            (event.space, one.key, event.number)
+            for one, event in zip(staged, events, strict=True)
+            if one.key is not None
         ]
 
         def apply() -> None:
-            folds = self._core.folds
-            for one in written:
-                folds[one.event.space].apply(one.event, x=one.x)
+            for one, event in zip(staged, events, strict=True):
+                folds[event.space].apply(event, x=one.x)
 
         try:
-            self._core.commit(Batch(events=[one.event for one in written], keys=keys), apply)
+            self._core.commit(Batch(events=events, keys=keys), apply)
         except Exception as error:
-            for staged in self._staged:
-                staged.ticket.answer(another(error))
+            for one in staged:
+                one.ticket.answer(another(error))
             return
-        for staged, one in zip(self._staged, written, strict=True):
-            staged.ticket.answer(self._answer(staged, one))
+        for one, event in zip(staged, events, strict=True):
+            one.ticket.answer(self._answer(one, event))
 
-    def _numbered(self) -> list[_Written]:
+    def _numbered(self) -> list[Event]:
         """Give numbers to all events, and decide; drop requests that the policy refuses."""
         while True:
             numbers = range(self._first, self._first + len(self._staged))
-            choices: dict[int, Choice] = {}
             for fold in {id(one.fold): one.fold for one in self._staged}.values():
                 mine = [
-                    (number, one.ticket)
+                    (number, one)
                     for number, one in zip(numbers, self._staged, strict=True)
                     if one.fold is fold and isinstance(one.ticket.request, Prepared)
                 ]
-                if mine and not self._decide(fold, mine, choices):
+                if mine and not self._decide(fold, mine):
                     break
             else:
-                pairs = zip(numbers, self._staged, strict=True)
-                return [self._one(staged, n, choices.get(n)) for n, staged in pairs]
+                return [self._event(one, n) for n, one in zip(numbers, self._staged, strict=True)]
 
-    def _decide(
-        self, fold: SpaceFold, mine: list[tuple[int, Ticket]], choices: dict[int, Choice]
-    ) -> bool:
+    def _decide(self, fold: SpaceFold, mine: list[tuple[int, _Staged]]) -> bool:
         """Decide for one space; where that fails, answer its requests so and drop them."""
-        asked = [_renewed(ticket.request, fold) for _, ticket in mine]
+        asked = [_renewed(one.ticket.request, fold) for _, one in mine]
         numbers = [number for number, _ in mine]
         try:
             made = decide_batch(fold.learner, fold.settings, fold.seed, asked, numbers)
         except Exception as error:
-            failed = {id(ticket) for _, ticket in mine}
-            for _, ticket in mine:
-                ticket.answer(error)
-            self._staged = [one for one in self._staged if id(one.ticket) not in failed]
+            failed = {id(one) for _, one in mine}
+            for _, one in mine:
+                one.ticket.answer(error)
+            self._staged = [one for one in self._staged if id(one) not in failed]
             return False
-        choices.update(zip(numbers, made, strict=True))
+        for (_, one), choice in zip(mine, made, strict=True):
+            one.choice = choice
         return True
 
-    def _one(self, staged: _Staged, number: int, choice: Choice | None) -> _Written:
-        fold, kind, until = staged.fold, staged.kind, staged.until
+    def _event(self, staged: _Staged, number: int) -> Event:
+        fold, kind, until, choice = staged.fold, staged.kind, staged.until, staged.choice
         if choice is None:
             rest = staged.ref, until, staged.value, None, staged.body
-            return _Written(Event(number, self._at, fold.number, kind, *rest))
+            return Event(number, self._at, fold.number, kind, *rest)
         asked = staged.ticket.request
         assert isinstance(asked, Prepared)
+        if asked.schema is fold.settings.schema:  # else it is read from the event
+            staged.x = asked.phi[choice.arm].copy()  # of one arm, not of all
         body = decision_body(asked.text, choice)
-        event = Event(number, self._at, fold.number, kind, None, until, None, asked.task, body)
-        if asked.schema is not fold.settings.schema:  # changed since: it is read from the event
-            return _Written(event, None, choice)
-        return _Written(event, asked.phi[choice.arm].copy(), choice)  # of one arm, not of all
+        return Event(number, self._at, fold.number, kind, None, until, None, asked.task, body)
 
-    def _answer(self, staged: _Staged, written: _Written) -> Answer:
-        event, choice = written.event, written.choice
-        if choice is None:
-            assert staged.answer is not None
-            return staged.answer(event)
+    def _answer(self, staged: _Staged, event: Event) -> Answer:
         asked = staged.ticket.request
-        assert isinstance(asked, Prepared)
-        made = asked.id or made_id(event.number, self._core.secret)
-        return decision_answer(event, made, choice=choice, ids=asked.ids)
+        if isinstance(asked, Prepared):
+            made = asked.id or made_id(event.number, self._core.secret)
+            return decision_answer(event, made, choice=staged.choice, ids=asked.ids)
+        if isinstance(asked, Reward):
+            assert staged.verdict is not None
+            return _rewarded(asked, staged.verdict, event.number, event.at)
+        assert staged.activated is not None
+        return staged.activated
+
+
+def _rewarded(asked: Reward, found: Verdict, number: int, at: int) -> Rewarded:
+    """Return the answer to a reward that is the event of a number and time."""
+    return Rewarded(
+        status=found.status,
+        decision=asked.decision,
+        value=found.value,
+        number=number,
+        at=when(at),
+    )
 
 
 def _renewed(asked: object, fold: SpaceFold) -> Prepared:

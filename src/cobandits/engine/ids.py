@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import re
+import threading
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["is_made", "made_id", "number_of", "uniforms"]
+__all__ = ["is_made", "made_id", "number_of", "stream_at", "uniforms"]
 
 _MADE = re.compile(r"([0-9a-f]{12})\.([0-9a-f]{10})")  # 48 bits of number, 40 of hash
 _WORDS = 4  # 64-bit numbers that Philox gives per count
+_KEY, _COUNTER = 16, 32  # bytes of Philox's numbers
 
 
 def made_id(number: int, secret: bytes) -> str:
@@ -42,8 +45,35 @@ def number_of(text: str, secret: bytes) -> int | None:
     return number if hmac.compare_digest(match[2], _hash(number, secret)) else None
 
 
+@functools.lru_cache(2**14)  # of the latest decisions, whose rewards come next
 def _hash(number: int, secret: bytes) -> str:
     return hashlib.blake2b(number.to_bytes(8, "big"), key=secret, digest_size=5).hexdigest()
+
+
+class _Stream(threading.local):
+    """A generator of each thread; a new one would ask the system for randomness, and forget it."""
+
+    def __init__(self) -> None:
+        self.bits = np.random.Philox(key=0)
+        self.rng = np.random.Generator(self.bits)
+        self.start = self.bits.state
+
+
+_stream = _Stream()
+
+
+def stream_at(seed: int, counter: int) -> np.random.Generator:
+    """Return the random numbers of Philox from a count on; they end with the thread's next call.
+
+    >>> fresh = np.random.Generator(np.random.Philox(key=7, counter=2**64 + 3))
+    >>> bool(stream_at(7, 2**64 + 3).random() == fresh.random())
+    True
+    """
+    start = _stream.start
+    start["state"]["key"] = np.frombuffer(seed.to_bytes(_KEY, "little"), "<u8")
+    start["state"]["counter"] = np.frombuffer(counter.to_bytes(_COUNTER, "little"), "<u8")
+    _stream.bits.state = start
+    return _stream.rng
 
 
 def uniforms(seed: int, numbers: NDArray[np.int64]) -> NDArray[np.float64]:

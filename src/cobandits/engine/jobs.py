@@ -7,15 +7,52 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Any, Generic, TypeVar
 
-from cobandits.engine.codec import Struct
+from cobandits.engine.codec import Struct, field
 from cobandits.engine.encoding import Prepared
 from cobandits.engine.errors import EngineError
 from cobandits.engine.messages import Activate, Answer, Reward
+from cobandits.engine.turnstile import Turnstile
 
-__all__ = ["Command", "Job", "Result", "Ticket", "another"]
+__all__ = ["Asked", "Call", "Command", "Job", "Result", "another"]
 
 Result = Answer | Exception
 Done = TypeVar("Done")
+
+
+def _taken() -> Lock:
+    """Return a lock that is released when there is an answer."""
+    lock = Lock()
+    lock.acquire()
+    return lock
+
+
+class Call(Struct, gc=False, eq=False):
+    """One request of a caller who waits for it.
+
+    Results are handed on, not kept: an error holds the frame that raised it, and with it the
+    request, which would be a cycle.
+    """
+
+    space: int
+    request: Prepared | Reward | Activate
+    turnstile: Turnstile | None = None  # of the engine that has it
+    result: Result | None = None
+    answered: Lock = field(default_factory=_taken)
+
+    def answer(self, result: Result) -> None:
+        """Give the result to the caller."""
+        self.result = result
+        if self.turnstile is not None:
+            self.turnstile.add(self.answered)
+
+    def wait(self) -> Result:
+        """Return the result when it is there, and wake the next caller."""
+        self.answered.acquire()
+        if self.turnstile is not None:
+            self.turnstile.step()
+        result, self.result = self.result, None
+        assert result is not None
+        return result
 
 
 class Job:
@@ -28,33 +65,32 @@ class Job:
         done: Callable[[list[Result]], None] | None = None,
     ) -> None:
         self.space = space
-        self.results: list[Result | None] = [
+        self.turnstile: Turnstile | None = None  # of the engine that has it
+        self._results: list[Result | None] = [
             one if isinstance(one, Exception) else None for one in requests
         ]
         self._requests = requests
-        self._left = self.results.count(None)
+        self._left = self._results.count(None)
         self._done = done
-        self._answered = Lock()
-        self._answered.acquire()
+        self._answered = _taken()
         if not self._left:
             self._finish()
 
     def tickets(self) -> list[Ticket]:
         """Return the requests that are to be answered, for the thread that answers them.
 
-        They know their job, which keeps none of them: what refers to itself would stay in memory
-        until the garbage collector finds it.
+        They know their job, which keeps none of them: what refers to itself would stay in memory.
         """
         requests, self._requests = self._requests, ()
         return [
-            Ticket(self, place, one)
+            Ticket(self.space, one, self, place)
             for place, one in enumerate(requests)
             if not isinstance(one, Exception)
         ]
 
     def answer(self, place: int, result: Result) -> None:
         """Take the result of one of the requests."""
-        self.results[place] = result
+        self._results[place] = result
         self._left -= 1
         if not self._left:
             self._finish()
@@ -62,30 +98,37 @@ class Job:
     def _finish(self) -> None:
         if self._done is not None:
             self._done(self._whole())
+        elif self.turnstile is not None:
+            self.turnstile.add(self._answered)
+            return
         self._answered.release()
 
     def wait(self) -> list[Result]:
-        """Return all results when they are there."""
+        """Return all results when they are there, and wake the next caller."""
         self._answered.acquire()
+        if self.turnstile is not None:
+            self.turnstile.step()
         return self._whole()
 
     def _whole(self) -> list[Result]:
-        return [one for one in self.results if one is not None]
+        results, self._results = self._results, []
+        return [one for one in results if one is not None]
 
 
-class Ticket(Struct, frozen=True):
-    """One request, and where its result goes.
+class Ticket(Struct, gc=False, eq=False):
+    """One of the requests of a job, and the place of its result."""
 
-    An error that is a result holds the frame that raised it, and with it the ticket: a cycle.
-    """
-
+    space: int
+    request: Prepared | Reward | Activate
     job: Job
     place: int
-    request: Prepared | Reward | Activate
 
     def answer(self, result: Result) -> None:
-        """Give the result to the caller."""
+        """Give the result to the job."""
         self.job.answer(self.place, result)
+
+
+Asked = Call | Ticket
 
 
 def another(error: Exception) -> Exception:

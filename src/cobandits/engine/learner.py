@@ -178,7 +178,7 @@ class Learner:
         return {
             "base": self.base,
             "learned": self.learned,
-            "waiting": [list(w) for w in self.waiting],
+            "waiting": list(self.waiting),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ _DECISIONS = ("decision", "held", "import")
 _KEPT = 2**15  # decisions in memory: 30 MB with 50 features and their bookkeeping
 
 
-class Given(NamedTuple):
+class Given(Struct, frozen=True, gc=False):
     """A reward that a decision has had."""
 
     number: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from cobandits.engine.codec import Struct
@@ -100,6 +100,13 @@ class Ranked(NamedTuple):
     probability: float | None
 
 
+_ranked: Callable[[tuple[str, float | None]], Ranked] = functools.partial(tuple.__new__, Ranked)
+
+
+def _falling(one: Ranked) -> float:
+    return 1.0 if one[1] is None else -one[1]
+
+
 class Decision(Struct, frozen=True, kw_only=True, gc=False):
     """The answer to :class:`Decide`; it is on disk."""
 
@@ -109,7 +116,8 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     arm: str
     probability: float  # with which this arm was chosen; 1 where the baseline decided
     version: str  # of the state that decided, such as "v412+1873"
-    ranking: tuple[Ranked, ...]  # all arms that could be chosen, the most likely first
+    arms: list[str]  # of the request, by their ids
+    chances: list[float | None]  # of these arms; -1 if excluded, None if not worked out
     explored: bool  # whether the policy was likelier to choose another arm
     proposed: str  # the arm that the policy chose; another one than ``arm`` in shadow mode
     by: By
@@ -118,6 +126,17 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     at: datetime.datetime
     expires: datetime.datetime | None  # the end of its window
     repeated: bool = False  # whether it was answered before
+
+    @property
+    def ranking(self) -> tuple[Ranked, ...]:
+        """All arms that could be chosen: the most likely first, those not worked out last."""
+        pairs = zip(self.arms, self.chances, strict=True)
+        known = [one for one in map(_ranked, pairs) if one[1] is None or one[1] >= 0]
+        known.sort(key=_falling)
+        return tuple(known)
+
+    def __hash__(self) -> int:
+        return hash((self.id, self.number))
 
 
 class Rewarded(Struct, frozen=True, kw_only=True, gc=False):

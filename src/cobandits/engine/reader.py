@@ -10,7 +10,7 @@ from cobandits.engine.core import Core
 from cobandits.engine.errors import OwnedError
 from cobandits.engine.events import Event
 from cobandits.engine.fold import SpaceFold
-from cobandits.engine.jobs import Job
+from cobandits.engine.jobs import Call, Job
 
 __all__ = ["Reader"]
 
@@ -27,7 +27,7 @@ class Reader:
         self.core = core
         self._lock = threading.RLock()
 
-    def put(self, _: Job) -> None:
+    def put(self, _: Call | Job) -> None:
         """Refuse requests."""
         raise _refused()
 

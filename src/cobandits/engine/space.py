@@ -12,7 +12,7 @@ from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.comparison import Comparison, compared
 from cobandits.engine.encoding import Prepared, prepared, read
 from cobandits.engine.errors import ConflictError, UnknownVersionError
-from cobandits.engine.jobs import Job, Result
+from cobandits.engine.jobs import Call, Job, Result
 from cobandits.engine.learner import policy_copy
 from cobandits.engine.logbook import Logbook
 from cobandits.engine.messages import (
@@ -132,10 +132,9 @@ class Space(Logbook):
         return found
 
     def _one(self, request: Prepared | Reward | Activate) -> Answer:
-        job = Job(self._fold.number, [request])
-        self._writer.put(job)
-        (result,) = job.wait()
-        return _raised(result)
+        call = Call(self._fold.number, request)
+        self._writer.put(call)
+        return _raised(call.wait())
 
     # ---- Versions
 

@@ -6,19 +6,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from cobandits.engine.core import Core
-from cobandits.engine.errors import ClosedError, EngineError, OverloadedError, StoreError
+from cobandits.engine.errors import ClosedError, EngineError, StoreError
 from cobandits.engine.events import Event, Kind
 from cobandits.engine.fold import Relearned, SpaceFold
 from cobandits.engine.group import Group
-from cobandits.engine.jobs import Command, Job, Ticket, another
+from cobandits.engine.inbox import Inbox
+from cobandits.engine.jobs import Asked, Call, Command, Job, another
 from cobandits.engine.pieces import QUIET, Pieces
 from cobandits.engine.refits import Refitter, Task
 from cobandits.engine.retention import remove_events
 from cobandits.engine.stores import Batch
+from cobandits.engine.turnstile import PATIENCE, Turnstile
 from cobandits.engine.versions import drop_snapshots
 from cobandits.errors import CobanditsError
 from cobandits.policies.shared import Refit
@@ -27,8 +28,6 @@ __all__ = ["Writer"]
 
 Done = TypeVar("Done")
 
-_MOST = 4096  # jobs that may wait; then callers are refused at once
-_GROUP = 512  # requests of one transaction
 _SLICE = 0.002  # seconds of learning between two groups
 _PAUSE = 0.25  # seconds after which windows are looked at again
 
@@ -38,8 +37,8 @@ class Writer:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._inbox: SimpleQueue[Job | Command[object]] = SimpleQueue()
-        self._left: list[Ticket] = []  # for the next group
+        self._inbox = Inbox()
+        self._turnstile = Turnstile()  # for callers who are answered
         self._pieces = Pieces()  # of snapshots, to be written
         self._asked = 0.0  # when there last were requests
         self._refits: dict[int, object] = {}  # by space: which refit is under way
@@ -51,13 +50,11 @@ class Writer:
 
     # ---- For callers, in any thread
 
-    def put(self, job: Job) -> None:
+    def put(self, job: Call | Job) -> None:
         """Hand over requests; refuse them if too many wait."""
         self._check_open()
-        if self._inbox.qsize() >= _MOST:
-            raise OverloadedError(
-                f"{_MOST} requests wait already, so this one was not taken; try again in a while"
-            )
+        self._inbox.check_room()
+        job.turnstile = self._turnstile
         self._inbox.put(job)
         if self._closed:
             self._refuse_rest()  # it was closed in between
@@ -122,19 +119,23 @@ class Writer:
             except Exception:  # whatever it is, those who wait must not wait for ever
                 logging.getLogger("cobandits").exception("the engine goes on after an error")
         self._closed = True
+        self._turnstile.open()
         self._refuse_rest()
 
     def _refuse_rest(self) -> None:
-        while any(waiting := self._collected(0.0)):
+        while any(waiting := self._inbox.collected(0.0)):
             for ticket in waiting[0]:
                 ticket.answer(ClosedError("this engine was closed; open it again"))
             for command in waiting[1]:
                 command.future.set_exception(ClosedError("this engine was closed; open it again"))
+            self._turnstile.open()
 
     def _turn(self) -> None:
-        tickets, commands = self._collected(self._patience())
+        tickets, commands = self._inbox.collected(self._patience())
+        self._turnstile.hurry()
         if tickets:
             self._answer(tickets)
+            self._turnstile.begin()
             self._asked = time.monotonic()
         for command in commands:
             command.run()
@@ -146,37 +147,21 @@ class Writer:
             self._pieces.write_one(self.core.commit)
         self.tick()
 
-    def _answer(self, tickets: list[Ticket]) -> None:
+    def _answer(self, tickets: list[Asked]) -> None:
         try:
             group = Group(self.core)
         except EngineError as error:  # the store is away
             for ticket in tickets:
                 ticket.answer(another(error))
             return
-        self._left = group.run(tickets)
-
-    def _collected(self, patience: float | None) -> tuple[list[Ticket], list[Command[object]]]:
-        """Return what waits; where nothing does, wait for it."""
-        tickets, commands = self._left, []
-        self._left = []
-        try:
-            item = self._inbox.get(timeout=patience) if patience else self._inbox.get_nowait()
-            while True:
-                if isinstance(item, Job):
-                    tickets.extend(item.tickets())
-                else:
-                    commands.append(item)
-                if len(tickets) >= _GROUP:
-                    break
-                item = self._inbox.get_nowait()
-        except Empty:
-            pass
-        return tickets, commands
+        self._inbox.left = group.run(tickets)
 
     def _patience(self) -> float:
         """Return how long to wait for requests: not at all while there is other work."""
-        if self._left or any(self._can_learn(fold) for fold in self.core.folds.values()):
+        if self._inbox.left or any(self._can_learn(fold) for fold in self.core.folds.values()):
             return 0.0
+        if self._turnstile:
+            return PATIENCE
         if self._pieces:
             return 0.0 if self._pieces.due(self._asked) else QUIET
         return _PAUSE
