@@ -7,14 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from cobandits.policies.shared import config
+from cobandits.policies.shared import (
+    calibration_config,
+    change_config,
+    config,
+    reward_config,
+)
 
 SHARED = Path(config.__file__).parent
+MODULES = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (config, calibration_config, change_config, reward_config)
+}
 
 
-def documented() -> dict[str, str | None]:
+def documented(module: str) -> dict[str, str | None]:
     """Return the docstring that follows each constant, None where there is none."""
-    body = ast.parse(Path(config.__file__).read_text("utf-8")).body
+    body = ast.parse(Path(str(MODULES[module].__file__)).read_text("utf-8")).body
     found: dict[str, str | None] = {}
     for statement, following in zip(body, [*body[1:], None], strict=True):
         if isinstance(statement, ast.Assign):
@@ -31,32 +40,43 @@ def docstring(statement: ast.stmt | None) -> str | None:
     return None
 
 
-def used() -> set[str]:
-    """Return the names that any module reads as ``config.NAME``."""
+def used(module: str) -> set[str]:
+    """Return the names that any module reads as ``config.NAME``, or of another such module."""
     return {
         node.attr
         for path in SHARED.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
-        and node.value.id == "config"
+        and node.value.id == module
     }
 
 
-CONSTANTS = sorted(name for name in vars(config) if name.isupper())
+CONSTANTS = [
+    (module, name)
+    for module, found in MODULES.items()
+    for name in sorted(vars(found))
+    if name.isupper()
+]
 
 
-def test_all_names_of_the_module_are_constants() -> None:
-    assert sorted(documented()) == CONSTANTS
-    assert len(CONSTANTS) > 40
+def of(module: str) -> set[str]:
+    return {name for where, name in CONSTANTS if where == module}
 
 
-@pytest.mark.parametrize("name", CONSTANTS)
-def test_every_constant_is_followed_by_a_docstring(name: str) -> None:
-    text = documented()[name]
+@pytest.mark.parametrize("module", MODULES)
+def test_all_names_of_a_module_are_constants(module: str) -> None:
+    assert set(documented(module)) == of(module)
+    assert of(module)
+
+
+@pytest.mark.parametrize(("module", "name"), CONSTANTS)
+def test_every_constant_is_followed_by_a_docstring(module: str, name: str) -> None:
+    text = documented(module)[name]
     assert text is not None
     assert text.split("\n")[0].rstrip().endswith(".")
 
 
-def test_every_constant_is_used_and_no_other_name_is() -> None:
-    assert used() == set(CONSTANTS)
+@pytest.mark.parametrize("module", MODULES)
+def test_every_constant_is_used_and_no_other_name_is(module: str) -> None:
+    assert used(module) == of(module)

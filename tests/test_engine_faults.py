@@ -26,7 +26,7 @@ from cobandits.engine import (
     Space,
     StoreAwayError,
     StoreError,
-    writer,
+    inbox,
 )
 from cobandits.engine.core import Core
 from cobandits.engine.fold import SpaceFold
@@ -190,7 +190,7 @@ def test_an_event_that_cannot_be_applied_stops_the_engine(tmp_path: Path) -> Non
 def test_too_many_requests_are_refused(tmp_path: Path) -> None:
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("s", dim=2)
-        with patch.object(writer, "_MOST", 0), pytest.raises(OverloadedError, match="try again"):
+        with patch.object(inbox, "_MOST", 0), pytest.raises(OverloadedError, match="try again"):
             space.decide("a", arms=arms(random.Random(0)))
         assert len(list(space.events())) == 1
 

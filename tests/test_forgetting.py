@@ -31,7 +31,7 @@ STILL = Synthetic(dim=8, n_tasks=12, rank=2, noise_std=0.1)
 TURNING = replace(STILL, turn=pi / 2 / 100)
 
 
-def drifting(rounds: int = 60, seed: int = 0) -> Shared:
+def drifting(rounds: int = 150, seed: int = 0) -> Shared:
     """Return a policy that has played while a subspace turned."""
     policy = Shared(dim=8)
     simulate(policy, TURNING, rounds, seed)
@@ -95,9 +95,9 @@ def test_candidates_have_the_thetas_of_posteriors_that_learn_weighted_rows() -> 
     ("gains", "now", "expected"),
     [
         ([0.0, 0.0, 0.0, 0.0, 0.0], np.inf, np.inf),
-        ([0.0, 0.0, 29.0, 29.0, 0.0], np.inf, np.inf),  # not enough evidence
-        ([0.0, 0.0, 31.0, 40.0, 0.0], np.inf, 12.0),
-        ([0.0, 0.0, 39.5, 40.0, 0.0], np.inf, 36.0),  # as good as the best, and slower
+        ([0.0, 0.0, 79.0, 79.0, 0.0], np.inf, np.inf),  # not enough evidence
+        ([0.0, 0.0, 81.0, 100.0, 0.0], np.inf, 12.0),
+        ([0.0, 0.0, 99.5, 100.0, 0.0], np.inf, 36.0),  # as good as the best, and slower
         ([0.0, 0.0, 1.0, 2.0, 9.0], 36.0, 4.0),  # at once to faster
         ([9.0, 0.0, 0.0, 0.0, -9.0], 4.0, 12.0),  # but to slower step by step
         ([0.0, 0.0, -5.0, 0.0, 0.0], 36.0, 36.0),  # against it, but by too little
@@ -112,7 +112,7 @@ def test_the_half_life_follows_the_evidence(
 
 def test_less_weight_alone_is_no_evidence_of_drift() -> None:
     """Half-lives that predict better than no forgetting, but not than rows that weigh as little."""
-    one = known([0.0, 0.0, 0.0, 50.0, 50.0])
+    one = known([0.0, 0.0, 0.0, 100.0, 100.0])
     losses = one.losses.copy()
     losses[1 : N + 1] = losses[N + 1 :]
     assert one.best == 12.0

@@ -13,8 +13,7 @@ LEFT_OUT_NUMBERS, LEAST_FREE = 5e4, 1e-9
 """
 
 EXCESS_CHANGE, EXCESS_DECAY = 0.4, 0.8
-"""How the excess of errors changes from fit to fit: the standard deviation of its log, and what is
-left of it beyond 1.
+"""Change of the excess of errors per fit: standard deviation of its log, and the share that stays.
 
 There are about a quarter more rewards with every fit, so L fits their noise less.
 """

@@ -33,10 +33,11 @@ Codes = NDArray[np.int64]
 def refitted(state: State, news: Pending, n_new: int) -> State:
     """Return the state with a prior learned from its rows; counts the last ``n_new`` of news.
 
-    Rows lose weight with the half-life that has predicted best. Those that it is compared with
-    learn from the rows as they were, since rows that are compressed have no age.
+    Where changes are followed, rows lose weight with the half-life that has predicted best. Those
+    that it is compared with learn from the rows as they were: compressed ones have no age.
     """
-    forgetting = state.forgetting.taken()
+    adapts = state.on_change == "adapt"
+    forgetting = state.forgetting.taken() if adapts else state.forgetting
     store = replace(state.store, discount=discount_of(forgetting.half_life))
     state = replace(state, forgetting=forgetting, store=store)
     with sizes_named():

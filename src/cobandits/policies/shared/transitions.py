@@ -54,7 +54,7 @@ def absorb(state: State) -> State:
         parts = _relearned(following, following.posteriors, news.tasks)
         set_restarted(following.posteriors, restarts)  # in place, now that nothing is left to fail
         _set_relearned(following, following.posteriors, parts)
-    if following.forgetting.is_late:
+    if following.on_change == "adapt" and following.forgetting.is_late:
         following.due = min(following.due, following.seen)
     return following
 

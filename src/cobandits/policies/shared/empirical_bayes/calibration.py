@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.policies.shared import calibration_config as config
+from cobandits.policies.shared import calibration_config
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock, precision_roots
 from cobandits.policies.shared.empirical_bayes.prior import Prior
 from cobandits.policies.shared.reader import Reader, refused
@@ -54,7 +54,7 @@ def left_out(prior: Prior, blocks: Iterable[TaskBlock]) -> LeftOut:
         rows = held.sum(axis=1)
         n = np.maximum(rows, np.einsum("bn,bn->b", Z[..., -1], Z[..., -1]))
         free = s * np.einsum("bij,bij,bj->b", H, H, held) + n - rows
-        free = np.maximum(free, config.LEAST_FREE * n)
+        free = np.maximum(free, calibration_config.LEAST_FREE * n)
         unknown = s * (n - free) / free
         sums += [x.sum() for x in (n, squares, free, n**2 * squares / free**2, n * unknown)]
     n_rows, squares, free, errors, unknown = sums.tolist()
@@ -141,7 +141,9 @@ class Calibration:
         count, squares = self.validated.tolist()
         found = max(self.later_error(residual), self.shared.error)
         chance = 2 / count * (squares / count / found) ** 2
-        weight = config.EXCESS_CHANGE**2 / (config.EXCESS_CHANGE**2 + chance)
+        weight = calibration_config.EXCESS_CHANGE**2 / (
+            calibration_config.EXCESS_CHANGE**2 + chance
+        )
         return float(self.excess ** (1 - weight) * (found / self.shared.error) ** weight)
 
     def next_excess(self, shared: LeftOut, unknowns: float) -> float:
@@ -150,11 +152,11 @@ class Calibration:
         The more rewards, the less of their noise is fitted. But with as many unknowns as rewards
         any of them are explained, so errors are then taken to be what they were before the fit.
         """
-        excess = 1 + config.EXCESS_DECAY * (self.latest_excess(shared.residual) - 1)
+        excess = 1 + calibration_config.EXCESS_DECAY * (self.latest_excess(shared.residual) - 1)
         found = self.later_error(shared.residual)
         if not (found and shared.error):
             return excess
-        same = min(1.0, unknowns**config.UNKNOWNS_POWER)
+        same = min(1.0, unknowns**calibration_config.UNKNOWNS_POWER)
         return float(excess ** (1 - same) * max(1.0, found / shared.error) ** same)
 
     @property
@@ -168,8 +170,8 @@ class Calibration:
         """The same, over what the prior in use expects; few rewards move it little."""
         if not (self.used.error and self.used.expected):
             return 1.0
-        sure = self.n_rewards**2 / (self.n_rewards**2 + config.FEW_REWARDS**2)
-        least = config.LEAST_FACTOR
+        sure = self.n_rewards**2 / (self.n_rewards**2 + calibration_config.FEW_REWARDS**2)
+        least = calibration_config.LEAST_FACTOR
         return float(np.clip(self.error / self.used.expected, least, 1 / least) ** sure)
 
     def honest(
