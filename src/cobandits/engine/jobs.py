@@ -11,7 +11,6 @@ from cobandits.engine.codec import Struct, field
 from cobandits.engine.encoding import Prepared
 from cobandits.engine.errors import EngineError
 from cobandits.engine.messages import Activate, Answer, Reward
-from cobandits.engine.turnstile import Turnstile
 
 __all__ = ["Asked", "Call", "Command", "Job", "Result", "another"]
 
@@ -35,21 +34,17 @@ class Call(Struct, gc=False, eq=False):
 
     space: int
     request: Prepared | Reward | Activate
-    turnstile: Turnstile | None = None  # of the engine that has it
     result: Result | None = None
     answered: Lock = field(default_factory=_taken)
 
     def answer(self, result: Result) -> None:
         """Give the result to the caller."""
         self.result = result
-        if self.turnstile is not None:
-            self.turnstile.add(self.answered)
+        self.answered.release()
 
     def wait(self) -> Result:
-        """Return the result when it is there, and wake the next caller."""
+        """Return the result when it is there."""
         self.answered.acquire()
-        if self.turnstile is not None:
-            self.turnstile.step()
         result, self.result = self.result, None
         assert result is not None
         return result
@@ -65,7 +60,6 @@ class Job:
         done: Callable[[list[Result]], None] | None = None,
     ) -> None:
         self.space = space
-        self.turnstile: Turnstile | None = None  # of the engine that has it
         self._results: list[Result | None] = [
             one if isinstance(one, Exception) else None for one in requests
         ]
@@ -98,16 +92,11 @@ class Job:
     def _finish(self) -> None:
         if self._done is not None:
             self._done(self._whole())
-        elif self.turnstile is not None:
-            self.turnstile.add(self._answered)
-            return
         self._answered.release()
 
     def wait(self) -> list[Result]:
-        """Return all results when they are there, and wake the next caller."""
+        """Return all results when they are there."""
         self._answered.acquire()
-        if self.turnstile is not None:
-            self.turnstile.step()
         return self._whole()
 
     def _whole(self) -> list[Result]:

@@ -19,7 +19,6 @@ from cobandits.engine.pieces import QUIET, Pieces
 from cobandits.engine.refits import Refitter, Task
 from cobandits.engine.retention import remove_events
 from cobandits.engine.stores import Batch
-from cobandits.engine.turnstile import PATIENCE, Turnstile
 from cobandits.engine.versions import drop_snapshots
 from cobandits.errors import CobanditsError
 from cobandits.policies.shared import Refit
@@ -38,7 +37,6 @@ class Writer:
     def __init__(self, core: Core) -> None:
         self.core = core
         self._inbox = Inbox()
-        self._turnstile = Turnstile()  # for callers who are answered
         self._pieces = Pieces()  # of snapshots, to be written
         self._asked = 0.0  # when there last were requests
         self._refits: dict[int, object] = {}  # by space: which refit is under way
@@ -54,7 +52,6 @@ class Writer:
         """Hand over requests; refuse them if too many wait."""
         self._check_open()
         self._inbox.check_room()
-        job.turnstile = self._turnstile
         self._inbox.put(job)
         if self._closed:
             self._refuse_rest()  # it was closed in between
@@ -119,7 +116,6 @@ class Writer:
             except Exception:  # whatever it is, those who wait must not wait for ever
                 logging.getLogger("cobandits").exception("the engine goes on after an error")
         self._closed = True
-        self._turnstile.open()
         self._refuse_rest()
 
     def _refuse_rest(self) -> None:
@@ -128,14 +124,11 @@ class Writer:
                 ticket.answer(ClosedError("this engine was closed; open it again"))
             for command in waiting[1]:
                 command.future.set_exception(ClosedError("this engine was closed; open it again"))
-            self._turnstile.open()
 
     def _turn(self) -> None:
         tickets, commands = self._inbox.collected(self._patience())
-        self._turnstile.hurry()
         if tickets:
             self._answer(tickets)
-            self._turnstile.begin()
             self._asked = time.monotonic()
         for command in commands:
             command.run()
@@ -160,8 +153,6 @@ class Writer:
         """Return how long to wait for requests: not at all while there is other work."""
         if self._inbox.left or any(self._can_learn(fold) for fold in self.core.folds.values()):
             return 0.0
-        if self._turnstile:
-            return PATIENCE
         if self._pieces:
             return 0.0 if self._pieces.due(self._asked) else QUIET
         return _PAUSE
