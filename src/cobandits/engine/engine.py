@@ -26,6 +26,8 @@ from cobandits.schema import Schema
 
 __all__ = ["Engine"]
 
+_SEEDS = 2**128  # that the random numbers of decisions take
+
 
 class Engine:
     """Durable decisions for many spaces, on one database; made by :meth:`open`.
@@ -135,6 +137,8 @@ class Engine:
 
     def _made(self, name: str, seed: int | None, settings: Settings) -> SpaceFold:
         core = self._core
+        if seed is not None and not 0 <= seed < _SEEDS:
+            raise ConfigurationError(f"a seed must be at least 0 and below 2**128, got {seed}")
         number, seed = core.next_number(), secrets.randbits(63) if seed is None else seed
         body = space_body(name, seed, settings.to_dict())
         event = Event(number, core.now(), number, "space", body=body)

@@ -83,6 +83,7 @@ class Group:
         fold = self._core.check_there(ticket.space)
         asked = ticket.request
         if isinstance(asked, Prepared):
+            _renewed(asked, fold)  # where a new schema does not take it, it alone is refused
             return self._stage_decision(ticket, fold, asked)
         number = self._core.number_of(fold.number, asked.decision)
         what = fold.number, number if number is not None else decision_key(asked.decision)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from queue import Empty, SimpleQueue
+from threading import Lock
 
 from cobandits.engine.errors import OverloadedError
 from cobandits.engine.jobs import Asked, Call, Command, Job
@@ -14,10 +15,11 @@ _GROUP = 512  # requests of one transaction
 
 
 class Inbox:
-    """A queue that any thread puts into, and one thread takes from."""
+    """A queue that any thread puts into, and the engine's thread takes from."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Call | Job | Command[object]] = SimpleQueue()
+        self._taking = Lock()  # after closing, all who come late take from it
         self.left: list[Asked] = []  # by the last group, for the next one
 
     def check_room(self) -> None:
@@ -33,8 +35,9 @@ class Inbox:
 
     def collected(self, patience: float) -> tuple[list[Asked], list[Command[object]]]:
         """Return what waits; where nothing does, wait for it."""
-        tickets, commands = self.left, list[Command[object]]()
-        self.left = []
+        commands: list[Command[object]] = []
+        with self._taking:
+            tickets, self.left = self.left, []
         try:
             item = self._queue.get(timeout=patience) if patience else self._queue.get_nowait()
             while True:

@@ -91,7 +91,7 @@ class Writer:
 
     def _begin_closing(self) -> None:
         self._closing = True
-        for fold in self.core.folds.values():
+        for fold in list(self.core.folds.values()):  # what is in doubt may delete one
             self.keep(fold)
         self._pieces.write_all(self.core.commit)
 
@@ -244,10 +244,10 @@ class Writer:
         """Keep a snapshot of each space, then remove the events before a time."""
         self.core.next_number()  # nothing is in doubt
         last = self.core.last
-        for fold in self.core.folds.values():
+        for fold in list(self.core.folds.values()):
             if fold.last < last or fold.learner.learned:  # or it is of fewer rewards
                 self.write(fold, "tick")  # so its snapshot comes after all that is removed
-        for fold in self.core.folds.values():
+        for fold in list(self.core.folds.values()):
             self.keep(fold)
             if not self._has_snapshot(fold):
                 raise StoreError("no snapshot could be written, so nothing is removed; try again")

@@ -1,0 +1,93 @@
+"""What comes between two steps of a request: nobody waits for ever or is answered twice."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from cobandits.engine import ClosedError, Decision, Engine, Schema, Space, StoreError, inbox
+from cobandits.engine.encoding import Prepared
+from cobandits.errors import ConfigurationError, DataError
+from cobandits.schema import Vector
+
+ARMS = [{"id": "a", "features": [1.0, 2.0]}, {"id": "b", "features": [0.0, 2.5]}]
+BODY = b'{"task":"t","arms":[{"id":"a","features":[1,2]},{"id":"b","features":[0,2.5]}]}'
+LONGER = b'{"task":"t","arms":[{"id":"a","features":[1,2,3]}]}'
+
+
+def read(space: Space, body: bytes) -> list[Prepared]:
+    found = space.read(body)
+    assert found is not None
+    return found
+
+
+def test_a_request_that_a_new_schema_does_not_take_is_refused_alone(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space, other = engine.space("a", dim=2), engine.space("b", dim=2)
+        before = read(space, BODY)
+        space.relearn(schema=Schema(arm={"features": Vector(size=3, missing="error")}))
+        held, go = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            held.set()
+            go.wait(60)
+
+        with ThreadPoolExecutor(1) as pool:  # so that all three are of one group
+            waiting = pool.submit(space._writer.call, wait)
+            held.wait(60)
+            asked = [space.submit(before), space.submit(read(space, LONGER))]
+            asked.append(other.submit(read(other, BODY)))
+            go.set()
+            waiting.result(60)
+        refused, *fine = [one.result(60)[0] for one in asked]
+        assert isinstance(refused, DataError)
+        assert all(isinstance(one, Decision) for one in fine)
+
+
+def test_callers_who_come_while_it_closes_are_told_so_once(tmp_path: Path) -> None:
+    engine = Engine.open(tmp_path / "a.db")
+    space = engine.space("a", dim=2)
+    ready, closed = threading.Barrier(9), threading.Event()
+
+    def held(_: inbox.Inbox) -> None:
+        ready.wait(60)
+        closed.wait(60)
+
+    with patch.object(inbox.Inbox, "check_room", held), ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(space.decide, "t", arms=ARMS) for _ in range(8)]
+        ready.wait(60)
+        engine.close()
+        closed.set()
+        for one in asked:
+            with pytest.raises(ClosedError):
+                one.result(60)
+
+
+def test_closing_with_a_deletion_in_doubt(tmp_path: Path) -> None:
+    engine = Engine.open(tmp_path / "a.db")
+    spaces = [engine.space(name, dim=2) for name in ("a", "b", "c")]
+    for space in spaces:
+        space.reward(space.decide("t", arms=ARMS).id, 1.0)
+    store = spaces[0]._core.store
+    append = store.append
+
+    def written_but_not_said(batch: object) -> None:
+        append(batch)  # type: ignore[arg-type]
+        raise StoreError("the answer was lost")
+
+    away = patch.object(type(store), "reconnect", side_effect=StoreError("away"))
+    with patch.object(store, "append", written_but_not_said), away, pytest.raises(StoreError):
+        engine.delete("b")
+    engine.close()
+    with Engine.open(tmp_path / "a.db") as again:
+        assert "equal, bit for bit" in str(again.verify())
+
+
+@pytest.mark.parametrize("seed", [-1, 2**128])
+def test_a_seed_that_random_numbers_do_not_take_is_refused(tmp_path: Path, seed: int) -> None:
+    with Engine.open(tmp_path / "a.db") as engine, pytest.raises(ConfigurationError, match="seed"):
+        engine.space("a", dim=2, seed=seed)
