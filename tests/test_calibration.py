@@ -14,6 +14,7 @@ from cobandits.errors import ConfigurationError
 from cobandits.policies import Shared
 from cobandits.policies.shared.empirical_bayes import Coordinates, Prior, TaskBlock
 from cobandits.policies.shared.empirical_bayes.calibration import Calibration, LeftOut, left_out
+from cobandits.simulate import simulate
 from tests.shared_states import state_of
 
 Doubles = NDArray[np.float64]
@@ -127,6 +128,25 @@ def test_intervals_are_around_expected_rewards_and_as_wide_as_is_asked() -> None
     assert (high - low)[2].mean() > 2 * (high - low)[0].mean()  # of a task without rewards
     with pytest.raises(ConfigurationError, match="confidence must be between 0 and 1, got 1"):
         policy.intervals([0], arms[:1], confidence=1)
+
+
+def test_one_reward_tells_no_interval() -> None:
+    policy, arms = Shared(dim=3), np.ones((1, 2, 3))
+    for n in range(2):
+        low, high = policy.intervals([7], arms)
+        assert np.isinf(low).all(), n
+        assert np.isinf(high).all(), n
+        policy.learn([7], arms, policy.decide([7], arms, np.random.default_rng(n)), [1.0 + n])
+    assert np.isfinite(policy.intervals([7], arms)).all()
+
+
+def test_errors_of_weighted_rows_do_not_scale_intervals() -> None:
+    """Where outliers have less weight, intervals are those of the posteriors."""
+    world = Synthetic(dim=5, n_tasks=6, rank=2, noise_std=0.3)
+    kinds = [Shared(dim=5, rewards="robust"), Shared(dim=5, rewards="gaussian")]
+    for policy in kinds:
+        simulate(policy, world, 60, 0)
+    assert [state_of(policy).selector.calibration is None for policy in kinds] == [True, False]
 
 
 def test_what_is_explained_is_as_certain_as_intervals() -> None:

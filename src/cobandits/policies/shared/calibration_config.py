@@ -12,6 +12,13 @@ LEFT_OUT_NUMBERS, LEAST_FREE = 5e4, 1e-9
 500 rows of 100 features tell an error to 6 %. More of them make a refit take longer. Judgement.
 """
 
+LEAST_FREE_OF_AGED = 0.1
+"""Least degrees of freedom per weight of rewards that are being forgotten.
+
+Their weights are less than what the posterior is told, so leverages may exceed them. Moves stated
+intervals while tasks drift. Judgement.
+"""
+
 EXCESS_CHANGE, EXCESS_DECAY = 0.4, 0.8
 """Change of the excess of errors per fit: standard deviation of its log, and the share that stays.
 

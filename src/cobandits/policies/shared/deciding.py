@@ -121,7 +121,7 @@ def intervals(
 ) -> tuple[Floats, Floats]:
     """Return the ends of intervals of the expected rewards of arms, (m, K), each by itself."""
     posteriors = state.posteriors
-    if posteriors is None:
+    if posteriors is None or state.rewards < 2:  # one reward tells no variance
         return np.full(arms.shape[:2], -np.inf), np.full(arms.shape[:2], np.inf)
     places = state.tasks.find(tasks)
     beliefs = posteriors.beliefs(places, arms)

@@ -145,7 +145,7 @@ class Shared(LearningPolicy):
     def half_life(self) -> float:
         """Rewards of a task after which one weighs half as much; infinite while tasks are still.
 
-        Where tasks drift, it is the one that has predicted rewards best.
+        Where tasks drift and ``on_change`` is ``"adapt"``, it is the one that has predicted best.
         """
         return self._state.forgetting.half_life
 
@@ -203,7 +203,7 @@ class Shared(LearningPolicy):
 
         Each holds its own arm's expected reward with this probability; :meth:`bounds` hold for all
         arms at once. Their width follows from errors in predicting rewards, as that of
-        :meth:`explain` does. Before the first reward they are infinite.
+        :meth:`explain` does. Before the second reward they are infinite.
         """
         if not 0 < confidence < 1:
             raise ConfigurationError(f"confidence must be between 0 and 1, got {confidence!r}")

@@ -43,7 +43,8 @@ def refitted(state: State, news: Pending, n_new: int) -> State:
     with sizes_named():
         learned = learn_all(sorted_rows(state))
         found = _following(state, news, n_new, learned)
-        found.forgetting = forgetting.following(store, learned.posteriors, found.counts)
+        if adapts:
+            found.forgetting = forgetting.following(store, learned.posteriors, found.counts)
     return found
 
 
@@ -79,6 +80,8 @@ def sorted_rows(state: State) -> State:
 def _following(state: State, news: Pending, n_new: int, learned: Learned) -> State:
     """Return the state with what was learned from it; counts the last ``n_new`` of news."""
     store, selector, posteriors, growth = learned
+    if state.likelihood.weighs:  # errors of weighted rows do not tell those of rewards
+        selector = replace(selector, calibration=None)
     seen = state.seen + n_new
     weight = float(np.minimum(state.counts, store.memory).sum()) + n_new  # of all rewards
     due = seen + int(np.ceil((growth - 1) * weight))

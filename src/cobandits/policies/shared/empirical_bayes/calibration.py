@@ -52,9 +52,10 @@ def left_out(prior: Prior, blocks: Iterable[TaskBlock]) -> LeftOut:
         e = s * np.einsum("bji,bj->bi", H, np.einsum("bij,bj->bi", H, y - Z @ prior.center))
         held, squares = Z[..., -1] != 0, np.einsum("bn,bn->b", e, e)  # the others are padding
         rows = held.sum(axis=1)
-        n = np.maximum(rows, np.einsum("bn,bn->b", Z[..., -1], Z[..., -1]))
+        n = np.einsum("bn,bn->b", Z[..., -1], Z[..., -1])  # less than rows that are forgotten
         free = s * np.einsum("bij,bij,bj->b", H, H, held) + n - rows
-        free = np.maximum(free, calibration_config.LEAST_FREE * n)
+        least = calibration_config.LEAST_FREE, calibration_config.LEAST_FREE_OF_AGED
+        free = np.maximum(free, np.where(n < rows, least[1], least[0]) * n)
         unknown = s * (n - free) / free
         sums += [x.sum() for x in (n, squares, free, n**2 * squares / free**2, n * unknown)]
     n_rows, squares, free, errors, unknown = sums.tolist()
