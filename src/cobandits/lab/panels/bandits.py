@@ -25,8 +25,6 @@ Records = Mapping[str, Sequence[Record]]
 
 FAILURE = 0.05  # delta of Theorem 5.4
 
-_MANY = 10  # trials beyond which slow policies have a tenth of them
-
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
@@ -35,7 +33,7 @@ class Series:
     policy: str
     parameters: Parameters = field(default_factory=dict)
     told_rank: bool = False  # whether the policy is told a rank if the environment has none
-    slow: bool = False  # whether it has a tenth of the trials only, where there are many
+    slow: bool = False  # whether it has a tenth of the trials only
 
 
 def policies(
@@ -102,15 +100,10 @@ class Bandits:
             name: [
                 self._cell(one, n_tasks, seed, trial)
                 for n_tasks in self.tasks
-                for trial in range(self._few if one.slow else self.trials)
+                for trial in range(max(1, self.trials // 10) if one.slow else self.trials)
             ]
             for name, one in self.series.items()
         }
-
-    @property
-    def _few(self) -> int:
-        """The trials of a slow policy."""
-        return max(1, self.trials // 10) if self.trials > _MANY else self.trials
 
     def _cell(self, one: Series, n_tasks: int, seed: int, trial: int) -> Cell:
         known = "rank" in self.size
