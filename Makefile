@@ -173,7 +173,9 @@ $(DOCS_STAMP): $(STAMP)
 	@$(PIP) install --quiet -c constraints.txt --no-build-isolation -e ".[docs]"
 	@touch $@
 
+# Pages of names that are gone would stay, and be warnings.
 docs: $(DOCS_STAMP) ## the site in build/docs: runs the gallery, and a warning is an error
+	@rm -rf docs/reference/api
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs build/docs
 	$(BIN)/python tools/check_site.py build/docs
 	@echo "Open $(CURDIR)/build/docs/index.html"
@@ -182,6 +184,7 @@ docs: $(DOCS_STAMP) ## the site in build/docs: runs the gallery, and a warning i
 SITE ?= build/site
 BASE ?= /
 site: $(DOCS_STAMP) ## the site beside those of other versions, in SITE, with a menu of them
+	@rm -rf docs/reference/api
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -t versions -b html docs build/docs-versions
 	$(BIN)/python tools/check_site.py build/docs-versions
 	$(BIN)/python tools/site_versions.py build/docs-versions $(SITE) \
