@@ -11,6 +11,7 @@ import pytest
 
 from cobandits.engine import ClosedError, Decision, Engine, Schema, Space, StoreError, inbox
 from cobandits.engine.encoding import Prepared
+from cobandits.engine.stores import Batch
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.schema import Vector
 
@@ -75,8 +76,8 @@ def test_closing_with_a_deletion_in_doubt(tmp_path: Path) -> None:
     store = spaces[0]._core.store
     append = store.append
 
-    def written_but_not_said(batch: object) -> None:
-        append(batch)  # type: ignore[arg-type]
+    def written_but_not_said(batch: Batch) -> None:
+        append(batch)
         raise StoreError("the answer was lost")
 
     away = patch.object(type(store), "reconnect", side_effect=StoreError("away"))

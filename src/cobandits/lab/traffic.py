@@ -77,6 +77,6 @@ class WeighedNodes:
     def call(self, function: Callable[..., Any], *arguments: object) -> Sequence[Any]:
         """Return ``function(shard, *arguments)`` of every shard."""
         answers = self._nodes.call(function, *arguments)
-        out = len(pickle.dumps((function, arguments)))
+        out = len(pickle.dumps((function, arguments)))  # weighed only, and never loaded
         self.calls.append(out + max(len(pickle.dumps(answer)) for answer in answers))
         return answers

@@ -191,10 +191,7 @@ class Shared(LearningPolicy):
         if not ((sure > 0) & (sure < 1)).all():
             raise ConfigurationError(f"confidence must be between 0 and 1, got {confidence!r}")
         with self._lock:
-            asked = self._check_tasks(tasks)
-            offers = check_shape(arms, len(asked), self.dim)
-            check_values(offers)
-            return bounds(self._state.deciding, asked, offers, confidence=sure)
+            return bounds(self._state.deciding, *self._asked(tasks, arms), confidence=sure)
 
     def intervals(
         self, tasks: ArrayLike, arms: ArrayLike, *, confidence: float = 0.9
@@ -208,10 +205,15 @@ class Shared(LearningPolicy):
         if not 0 < confidence < 1:
             raise ConfigurationError(f"confidence must be between 0 and 1, got {confidence!r}")
         with self._lock:
-            asked = self._check_tasks(tasks)
-            offers = check_shape(arms, len(asked), self.dim)
-            check_values(offers)
-            return intervals(self._state.deciding, asked, offers, confidence=confidence)
+            asked = self._asked(tasks, arms)
+            return intervals(self._state.deciding, *asked, confidence=confidence)
+
+    def _asked(self, tasks: ArrayLike, arms: ArrayLike) -> tuple[NDArray[Any], Floats]:
+        """Return the tasks, (m,), and arms, (m, K, d), of requests; refuse what they cannot be."""
+        asked = self._check_tasks(tasks)
+        offers = check_shape(arms, len(asked), self.dim)
+        check_values(offers)
+        return asked, offers
 
     @property
     def reward_kind(self) -> Rewards:
