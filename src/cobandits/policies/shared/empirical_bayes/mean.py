@@ -126,5 +126,8 @@ def _candidates(shape: _Shape, g: Doubles) -> _Candidates:
 
 def _root(C: Doubles) -> Doubles:
     """Return a root R of a semidefinite matrix, ``R R' = C``."""
-    values, vectors = np.linalg.eigh(C)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
+    try:
+        return np.asarray(np.linalg.cholesky(C))  # a twentieth of the time of the other
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(C)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
