@@ -170,13 +170,17 @@ def browser(service: Running) -> Iterator[Browser]:
     path = find_browser()
     assert path is not None
     with Browser(path) as found:
-        found.visit(service.address)
-        found.run(
-            f"document.querySelector('#key').value = {json.dumps(service.key)};"
-            "document.querySelector('form.login').submit()"
-        )
-        wait(found, "location.pathname == '/dashboard'")
+        log_in(found, service)
         yield found
+
+
+def log_in(browser: Browser, service: Running) -> None:
+    browser.visit(service.address)
+    browser.run(
+        f"document.querySelector('#key').value = {json.dumps(service.key)};"
+        "document.querySelector('form.login').submit()"
+    )
+    wait(browser, "location.pathname == '/dashboard'")
 
 
 def wait(browser: Browser, condition: str) -> None:
