@@ -31,7 +31,7 @@ Panels = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[PANEL]...",
-        help="As in the paper: 1a to 1i, 2a to 2e; s1 to s8 are studies; all, or none, for all.",
+        help="As in the paper: 1a to 1i, 2a to 2e; s1 to s8 are studies; all is the default.",
     ),
 ]
 Quick = Annotated[
