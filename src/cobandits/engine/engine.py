@@ -131,7 +131,8 @@ class Engine:
         if different := fold.settings.differences(settings):
             raise ConfigurationError(
                 f"the space {name!r} has other settings: {', '.join(different)}; leave them out, "
-                "or change them with space.change(...)"
+                "or change them: a schema with space.relearn(schema=...), others with "
+                "space.change(...)"
             )
         return Space(fold, self._writer)
 
