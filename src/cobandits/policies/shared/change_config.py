@@ -70,9 +70,9 @@ FORGETTING_GAIN = 7.0
 
 It is multiplied by the kurtosis of errors over that of Gaussian ones: 1 to 3 in synthetic worlds
 that drift, 4 to 100 on pixels, on which a linear model errs rarely and much. Pixels of MNIST then
-reach 5 in 2,000 rounds (trials 4, 6, 7, 8), of digits 3, and for a while after 2,000 rounds 15 to 26 in
-3 of 5 trials. A subspace that turns by 90 degrees in 1,000 rounds with noise 1 costs 120 per task
-(seeds 500 to 503); with 3 it costs 71, but MNIST's trial 6 68 in place of 35.
+reach 5 in 2,000 rounds (trials 4, 6, 7, 8), of digits 3, and for a while after 2,000 rounds 15 to
+26 in 3 of 5 trials. A subspace that turns by 90 degrees in 1,000 rounds with noise 1 costs 120 per
+task (seeds 500 to 503); with 3 it costs 71, but MNIST's trial 6 68 in place of 35.
 """
 
 FORGETTING_TIE = 1.0
