@@ -117,7 +117,8 @@ def _candidates(shape: _Shape, g: Doubles) -> _Candidates:
     """
     values, basis = shape
     b = basis.T @ g
-    unit = np.mean(b**2) / values.mean() ** 2 if values.any() else 0.0
+    size = values.mean() ** 2  # 0 too where it underflows
+    unit = np.mean(b**2) / size if size > 0 else 0.0
     scales = unit * np.array(config.MEAN_SCALES)[:, None]
     variances = scales / (1 + scales * values)
     evidence = (b**2 * variances - np.log1p(scales * values)).sum(axis=1) / 2
