@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import datetime
@@ -112,9 +112,21 @@ class Space(Logbook):
         """
         future: Future[list[Answer | Exception]] = Future()
         future.set_running_or_notify_cancel()  # what was handed over cannot be taken back
-        job = Job(self._fold.number, self._prepared(requests, plain), future.set_result)
-        self._writer.put(job)
+        self.send(requests, future.set_result, plain=plain)
         return future
+
+    def send(
+        self,
+        requests: Sequence[Request | Prepared],
+        done: Callable[[list[Answer | Exception]], None],
+        *,
+        plain: bool = False,
+    ) -> None:
+        """Do the same without a future: ``done`` gets the answers, mostly in the engine's thread.
+
+        It must neither wait nor fail.
+        """
+        self._writer.put(Job(self._fold.number, self._prepared(requests, plain), done))
 
     def _prepared(
         self, requests: Sequence[Request | Prepared], plain: bool = False

@@ -204,7 +204,7 @@ def decision_reply(decision: Decision) -> DecisionReply:
         arm=decision.arm,
         probability=decision.probability,
         version=decision.version,
-        ranking=[Ranked(one.arm, one.probability) for one in decision.ranking],
+        ranking=_ranking(decision),
         explored=decision.explored,
         proposed=decision.proposed,
         by=decision.by,
@@ -214,6 +214,19 @@ def decision_reply(decision: Decision) -> DecisionReply:
         expires=decision.expires,
         repeated=decision.repeated,
     )
+
+
+def _ranking(decision: Decision) -> list[Ranked]:
+    """Return :attr:`Decision.ranking` as messages, which are made once."""
+    found = list(map(Ranked, decision.arms, decision.chances))
+    if -1.0 in decision.chances:  # excluded
+        found = [one for one in found if one.probability is None or one.probability >= 0]
+    found.sort(key=_falling)
+    return found
+
+
+def _falling(one: Ranked) -> float:
+    return 1.0 if one.probability is None else -one.probability
 
 
 def _reward_reply(rewarded: Rewarded) -> RewardReply:
