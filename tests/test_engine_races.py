@@ -113,7 +113,7 @@ def call() -> Call:
     ("answered", "others", "waits", "found"),
     [
         (8, 0, [3, 4, 9], 8),  # all who were answered have come back
-        (8, 5, [3, 0, 9], 8),  # no more come
+        (8, 5, [3, 0, 9], 17),  # one who is late is waited for
         (8, 5, [1, 1, 1, 1, 1, 1, 1, 1], 9),  # it has taken long enough
         (60, 7, [54, 3, 9], 64),  # a transaction is large enough
         (7, 0, [9], 1),  # they were few: perhaps nobody comes

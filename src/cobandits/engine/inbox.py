@@ -15,11 +15,12 @@ _MOST = 4096  # jobs that may wait; then callers are refused at once
 _GROUP = 512  # requests of one transaction
 # A transaction costs about 0.4 ms of CPU time, however many requests it has. Of callers who ask
 # again as soon as they are answered, half would come too late for the next one, and it would have
-# half of them: so they are waited for. A request takes longer by a millisecond at most.
+# half of them: so they are waited for, at most as long as the last transaction took. Where some do
+# not come back, fewer are expected the next time.
 _MANY = 8  # requests of the last transaction, from which on their callers are waited for,
 _ENOUGH = 64  # until so many are there,
-_LONGEST = 0.001  # or so many seconds have passed,
-_STEP = 0.000_25  # or none has come in so many
+_LONGEST = 0.002  # or so many seconds have passed;
+_STEP = 0.0005  # seconds after which it is looked again: a look costs a switch of threads
 
 
 class Inbox:
@@ -66,10 +67,9 @@ class Inbox:
     def _gather(
         self, tickets: list[Asked], commands: list[Command[object]], expected: int, seconds: float
     ) -> None:
-        """Wait for more requests as long as they come."""
-        until, before = time.monotonic() + seconds, 0
-        while before < len(tickets) < expected and time.monotonic() < until:
-            before = len(tickets)
+        """Wait until as many requests are there as are expected, or the time is over."""
+        until = time.monotonic() + seconds
+        while 0 < len(tickets) < expected and time.monotonic() < until:
             time.sleep(_STEP)
             self._collect(0.0, tickets, commands)
 

@@ -164,8 +164,10 @@ def _plain(space: Space, body: bytes, *, many: bool = False) -> list[Prepared] |
     found = space.read(body, many=many)
     if found is None or len(found) > BATCH:
         return None
-    fits = all(len(one.task) <= NAME and len(one.ids) <= ARMS for one in found)
-    return found if fits else None
+    for one in found:
+        if len(one.task) > NAME or len(one.ids) > ARMS:
+            return None
+    return found
 
 
 def _request(asked: DecideOne, header: bytes | None) -> Decide:
