@@ -21,7 +21,7 @@ from cobandits.engine import (
     inbox,
 )
 from cobandits.engine.encoding import Prepared
-from cobandits.engine.jobs import Call
+from cobandits.engine.jobs import Call, Job
 from cobandits.engine.stores import Batch
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.schema import Vector
@@ -105,8 +105,8 @@ def test_a_seed_that_random_numbers_do_not_take_is_refused(tmp_path: Path, seed:
         engine.space("a", dim=2, seed=seed)
 
 
-def call() -> Call:
-    return Call(1, Reward(decision="a", value=1.0))
+def job() -> Job:
+    return Job(1, [Reward(decision="a", value=1.0)])
 
 
 @pytest.mark.parametrize(
@@ -124,29 +124,32 @@ def test_callers_who_were_many_are_waited_for(
 ) -> None:
     box, coming = inbox.Inbox(), iter(waits)
     for _ in range(answered):
-        box.put(call())
+        box.put(job())
     assert len(box.collected(0.0)[0]) == answered
     if others:
         for _ in range(others):
-            box.put(call())
+            box.put(job())
     else:  # somebody comes while nothing waits
-        threading.Timer(0.01, box.put, [call()]).start()
+        threading.Timer(0.01, box.put, [job()]).start()
     clock = [0.0]
 
     def sleep(seconds: float) -> None:
         clock[0] += seconds
         for _ in range(next(coming)):
-            box.put(call())
+            box.put(job())
 
     times = SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0])
     with patch("cobandits.engine.inbox.time", times):
         assert len(box.collected(60.0, gather=1.0)[0]) == found
 
 
-def test_nobody_is_waited_for_while_there_is_other_work() -> None:
+@pytest.mark.parametrize(("patience", "threads"), [(0.0, False), (60.0, True)])
+def test_nobody_is_waited_for_while_there_is_other_work_or_by_threads(
+    patience: float, threads: bool
+) -> None:
     box = inbox.Inbox()
     for count in (20, 2):
         for _ in range(count):
-            box.put(call())
+            box.put(Call(1, Reward(decision="a", value=1.0)) if threads else job())
         with patch("cobandits.engine.inbox.time", None):  # which would fail
-            assert len(box.collected(0.0, gather=1.0)[0]) == count
+            assert len(box.collected(patience, gather=1.0)[0]) == count

@@ -16,7 +16,8 @@ _GROUP = 512  # requests of one transaction
 # A transaction costs about 0.4 ms of CPU time, however many requests it has. Of callers who ask
 # again as soon as they are answered, half would come too late for the next one, and it would have
 # half of them: so they are waited for, at most as long as the last transaction took. Where some do
-# not come back, fewer are expected the next time.
+# not come back, fewer are expected the next time. Threads that wait for their own call are not
+# waited for: they run one at a time, and a look at what has come holds them up.
 _MANY = 8  # requests of the last transaction, from which on their callers are waited for,
 _ENOUGH = 64  # until so many are there,
 _LONGEST = 0.002  # or so many seconds have passed;
@@ -29,7 +30,7 @@ class Inbox:
     def __init__(self) -> None:
         self._queue: SimpleQueue[Call | Job | Command[object]] = SimpleQueue()
         self._taking = Lock()  # after closing, all who come late take from it
-        self._answered = 0  # requests that were handed on last
+        self._answered = 0  # requests of jobs that were handed on last
         self.left: list[Asked] = []  # by the last group, for the next one
 
     def check_room(self) -> None:
@@ -61,7 +62,7 @@ class Inbox:
         if patience and self._answered >= _MANY:
             self._gather(tickets, commands, expected, min(gather, _LONGEST))
         if patience or tickets:
-            self._answered = len(tickets)
+            self._answered = sum(type(one) is not Call for one in tickets)
         return tickets, commands
 
     def _gather(
