@@ -28,7 +28,7 @@ export MPLBACKEND := Agg
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup test test-faults test-federated test-matrix test-typescript lint lint-workflows format reproduce \
-  serve check-api kill-service soak-service bench bench-cluster bench-peers bench-service flagship statistical docs site \
+  serve check-accessibility check-api kill-service soak-service bench bench-cluster bench-peers bench-service flagship statistical docs site \
   tables dist clean
 
 help: ## list the targets
@@ -179,6 +179,9 @@ docs: $(DOCS_STAMP) ## the site in build/docs: runs the gallery, and a warning i
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -b html docs build/docs
 	$(BIN)/python tools/check_site.py build/docs
 	@echo "Open $(CURDIR)/build/docs/index.html"
+
+check-accessibility: docs ## axe over the site and the dashboard, light and dark, wide and narrow (needs Chromium and npm)
+	$(BIN)/python -m tools.check_accessibility build/docs
 
 # SITE may hold the sites of earlier versions; BASE is the path that it is served at.
 SITE ?= build/site

@@ -7,7 +7,15 @@ import time
 from importlib import import_module
 
 DEFAULT = ("iteration", "solve", "decisions", "memory", "growth", "scale", "engine")
-NAMED_ONLY = ("calibration", "cluster", "compare-numba", "fleet", "reproduction", "tables")
+NAMED_ONLY = (
+    "calibration",
+    "cluster",
+    "compare-numba",
+    "fleet",
+    "reproduction",
+    "shards",
+    "tables",
+)
 
 
 def main() -> None:
@@ -38,7 +46,7 @@ def _named_sections() -> list[str]:
         "sections",
         nargs="*",
         metavar="section",
-        help=f"of {', '.join(known)}; without a name, all but the last six",
+        help=f"of {', '.join(known)}; without a name, all but the last seven",
     )
     names: list[str] = parser.parse_args().sections
     for name in names:

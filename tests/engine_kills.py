@@ -25,7 +25,7 @@ import numpy as np
 
 from cobandits.engine import Decide, Decision, Engine, Reward, Rewarded, Space
 from cobandits.engine.events import choice_of
-from cobandits.engine.learner import warm_up
+from cobandits.engine.policies import warm_up
 from tests.engine_postgres import databases
 
 THREADS = 4

@@ -179,7 +179,7 @@ def names() -> list[str]:
         "selector": "errors thetas places recent covariance mean alone_mean",
         "drift": "baseline",
         "task_drift": "table moments",
-        "forgetting": "losses squares places thetas",
+        "forgetting": "losses squares places thetas lines",
         "pending": "tasks rows squares expected",
         "prior": "coordinates covariance mean variances vectors feature_second_moment",
         "posteriors": "directions thetas noises means roots log_volumes",

@@ -663,6 +663,31 @@ def test_new_gaps_are_taken_as_the_mean_and_said_to_be(run: Run, tmp_path: Path)
     assert not out.exists()
 
 
+def test_crosses_let_the_weather_change_what_is_best(run: Run, tmp_path: Path) -> None:
+    """Tea sells in the rain and ice in the sun: no sum of the two columns says so."""
+    path, model = tmp_path / "rows.csv", tmp_path / "model"
+    rng = np.random.default_rng(0)
+    wet, tea = rng.integers(0, 2, (2, 200))
+    frame = pl.DataFrame(
+        {
+            "city": [f"c{i % 4}" for i in range(200)],
+            "weather": np.where(wet, "rain", "sun"),
+            "product": np.where(tea, "tea", "ice"),
+            "clicks": (wet == tea) + 0.1 * rng.standard_normal(200),
+        }
+    )
+    frame.write_csv(path)
+    fitted = run("fit", path, *COLUMNS, "--crosses", "weather:product", "-o", model)
+    assert fitted.code == 0, fitted.err
+    estimate = Estimate.load(model)
+    for weather, best in (("rain", "tea"), ("sun", "ice")):
+        offers = pl.DataFrame({"weather": [weather] * 2, "product": ["tea", "ice"]})
+        predicted = estimate.predict(offers, ["c1", "c1"])
+        assert offers["product"][int(predicted.argmax())] == best
+    for given, words in (("weather", ["pairs of columns"]), ("weather:day", ["a cross names two"])):
+        refused(run("fit", path, *COLUMNS, "--crosses", given, "-o", model), words)
+
+
 def test_predict_refuses(run: Run, rows: Path, tmp_path: Path) -> None:
     model = tmp_path / "model"
     assert run("fit", rows, *COLUMNS, "--rank", 1, "-o", model).code == 0

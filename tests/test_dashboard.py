@@ -170,13 +170,17 @@ def browser(service: Running) -> Iterator[Browser]:
     path = find_browser()
     assert path is not None
     with Browser(path) as found:
-        found.visit(service.address)
-        found.run(
-            f"document.querySelector('#key').value = {json.dumps(service.key)};"
-            "document.querySelector('form.login').submit()"
-        )
-        wait(found, "location.pathname == '/dashboard'")
+        log_in(found, service)
         yield found
+
+
+def log_in(browser: Browser, service: Running) -> None:
+    browser.visit(service.address)
+    browser.run(
+        f"document.querySelector('#key').value = {json.dumps(service.key)};"
+        "document.querySelector('form.login').submit()"
+    )
+    wait(browser, "location.pathname == '/dashboard'")
 
 
 def wait(browser: Browser, condition: str) -> None:
@@ -212,6 +216,45 @@ def test_the_overview_draws_rewards_and_tasks(browser: Browser, service: Running
     assert browser.run("document.querySelectorAll('.chart .dot.policy').length") >= 1
     assert browser.run("document.querySelector('.facts strong').textContent") == "200"
     assert browser.run("[...document.querySelectorAll('svg')].every(s => s.ariaLabel)")
+
+
+def test_scripts_run_on_the_page_that_follows_alone(service: Running) -> None:
+    cookie = logged_in(service)
+    for path in [*paths(service), "/dashboard/spaces/offers/decisions?live=1"]:
+        answer = service.get(path, key=None, headers={"Cookie": cookie})
+        follows = path.endswith("live=1")
+        assert (b"<script" in answer.body) == follows, path
+        assert ("script-src" in answer.headers["content-security-policy"]) == follows, path
+        assert b'http-equiv="refresh"' not in answer.body  # it would lose a reader's place
+
+
+@needs_browser
+def test_decisions_are_followed_in_place(browser: Browser, service: Running) -> None:
+    service.post("/v1/spaces", {"name": "followed", "dim": 1})
+    arms = [{"id": "tea", "features": [1.0]}]
+    for task in ("berlin", "rome"):
+        service.post("/v1/spaces/followed/decisions", {"task": task, "arms": arms})
+    browser.visit(f"{service.address}/dashboard/spaces/followed/decisions?live=1&task=rome")
+    browser.run("window.stays = true; document.querySelector('#task').focus()")
+    for task in ("berlin", "rome"):
+        service.post("/v1/spaces/followed/decisions", {"task": task, "arms": arms})
+    wait(browser, "document.querySelectorAll('#decisions tbody tr').length == 2")
+    assert browser.run("window.stays && document.activeElement.id == 'task'")
+    assert browser.named("Log.entryAdded") == []
+    stop = "[...document.querySelectorAll('a')].find(a => a.textContent == 'Stop').search"
+    assert browser.run(stop) == "?task=rome"
+
+
+@needs_browser
+def test_landmarks_have_names_of_their_own(browser: Browser, service: Running) -> None:
+    named = (
+        "[...document.querySelectorAll('nav, section, [role=region]')].map(e => e.ariaLabel || "
+        "document.getElementById(e.getAttribute('aria-labelledby')).textContent)"
+    )
+    for path in paths(service):
+        browser.visit(service.address + path)
+        names = json.loads(browser.run(f"JSON.stringify({named})"))
+        assert len(set(names)) == len(names) > 1, path
 
 
 @needs_browser

@@ -239,6 +239,7 @@ def test_gains_and_names_follow_from_the_errors() -> None:
     named = "2 of 3 tasks with 8 rows or more: squared error lower by 75% (a), 71% (c)"
     assert report.named(report.gaining) == named
     assert report.named(report.losing).endswith("squared error higher by 100% (b)")
+    assert report.named(()) == "0 of 3 tasks with 8 rows or more, each judged alone"
     assert "held-out R^2 (0: each task's own mean): shared 0.760" in str(report)
     with pytest.raises(ConfigurationError, match="one of shared, common, pooled, independent"):
         report.r_squared("fast")

@@ -33,8 +33,12 @@ from cobandits.engine import (
     UnknownSpaceError,
     UnknownVersionError,
 )
+from cobandits.engine import engine as engine_module
+from cobandits.engine.core import Core
 from cobandits.engine.ids import made_id
-from cobandits.engine.learner import policy_bytes
+from cobandits.engine.policies import policy_bytes
+from cobandits.engine.settings import SHARDED
+from cobandits.engine.stores import Store
 from cobandits.engine.verify import live_state
 from cobandits.errors import ConfigurationError, DataError
 
@@ -58,6 +62,25 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+@pytest.fixture(autouse=True, params=[1, 2], ids=["one", "sharded"])
+def _shards(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make spaces in one piece, and with shards; here without processes, which start slowly."""
+    if request.param == 1:
+        return
+    make = Engine.space
+
+    def sharded(self: Engine, name: str, schema: Schema | None = None, **given: Any) -> Space:
+        new = schema is not None or "dim" in given
+        more = {"shards": request.param, **SHARDED} if new else {}
+        return make(self, name, schema, **{**more, **given})
+
+    def here(store: Store, clock: Any, **_: bool) -> Core:
+        return Core(store, clock)
+
+    monkeypatch.setattr(Engine, "space", sharded)
+    monkeypatch.setattr(engine_module, "Core", here)
 
 
 @pytest.fixture

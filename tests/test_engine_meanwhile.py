@@ -23,7 +23,8 @@ from cobandits.engine import (
 from cobandits.engine import space as space_module
 from cobandits.engine.encoding import prepared
 from cobandits.engine.jobs import Job
-from cobandits.engine.learner import INLINE, policy_bytes
+from cobandits.engine.learner import INLINE
+from cobandits.engine.policies import policy_bytes
 from cobandits.engine.uploads import uploaded_policy
 from cobandits.engine.versions import version_number
 from cobandits.engine.writer import Writer

@@ -45,7 +45,7 @@ from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.encoding import arm_ids, prepared
 from cobandits.engine.group import Group
 from cobandits.engine.jobs import Asked, Job
-from cobandits.engine.learner import policy_bytes
+from cobandits.engine.policies import policy_bytes
 from cobandits.engine.retention import erase_events
 from cobandits.errors import DataError
 from cobandits.schema import Vector

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cobandits.engine import Decide, Engine, Number, Schema, Space, UnknownVersionError
-from cobandits.engine.learner import policy_bytes
+from cobandits.engine.policies import policy_bytes
 from cobandits.errors import ConfigurationError
 
 ARMS = [{"features": [1, 0]}, {"features": [0, 1]}]

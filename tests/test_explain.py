@@ -271,6 +271,22 @@ def test_weights_are_theta_in_the_two_widest_directions() -> None:
     np.testing.assert_allclose(found.spectrum, np.linalg.eigvalsh(prior.covariance)[::-1])
 
 
+def test_directions_that_no_arm_has_are_no_part_of_the_picture() -> None:
+    """Seven features vary; nine, such as words that nobody has used yet, are always 0."""
+    rng, policy = np.random.default_rng(2), Shared(dim=16, n_tasks=8)
+    tastes = rng.standard_normal((8, 7))
+    for _ in range(30):
+        rows = np.zeros((8, 16))
+        rows[:, :7] = rng.standard_normal((8, 7))
+        rewards = np.sum(rows[:, :7] * tastes, axis=1) + 0.1 * rng.standard_normal(8)
+        teach(policy, rows, list(range(8)), rewards.tolist())
+    found = policy.explain_all()
+    assert 1 <= len(found.spectrum) <= 8
+    assert found.rank <= len(found.spectrum)
+    assert policy.explain(3).rank == found.rank
+    assert (np.ptp(found.weights, axis=0) > 0.1).all()
+
+
 def test_explanations_are_of_now_and_stay() -> None:
     """Learning goes on after every reward, and what was said before does not change."""
     policy = played(unrelated=False)

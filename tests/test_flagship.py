@@ -36,6 +36,7 @@ TINY = Scale(
     rounds=6,
     real=("yogurt",),
     real_trials=2,
+    first_trials=2,
     real_tasks=3,
     rewards_trials=1,
     rewards_tasks=4,

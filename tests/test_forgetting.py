@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from cobandits.environments import Synthetic
+from cobandits.environments.pairs import DigitPairs
 from cobandits.errors import ModelFileError
 from cobandits.policies import Shared
 from cobandits.policies.shared import change_config
@@ -95,8 +96,8 @@ def test_candidates_have_the_thetas_of_posteriors_that_learn_weighted_rows() -> 
     ("gains", "now", "expected"),
     [
         ([0.0, 0.0, 0.0, 0.0, 0.0], np.inf, np.inf),
-        ([0.0, 0.0, 79.0, 79.0, 0.0], np.inf, np.inf),  # not enough evidence
-        ([0.0, 0.0, 81.0, 100.0, 0.0], np.inf, 12.0),
+        ([0.0, 0.0, 19.0, 19.0, 0.0], np.inf, np.inf),  # not enough evidence
+        ([0.0, 0.0, 21.0, 100.0, 0.0], np.inf, 12.0),
         ([0.0, 0.0, 99.5, 100.0, 0.0], np.inf, 36.0),  # as good as the best, and slower
         ([0.0, 0.0, 1.0, 2.0, 9.0], 36.0, 4.0),  # at once to faster
         ([9.0, 0.0, 0.0, 0.0, -9.0], 4.0, 12.0),  # but to slower step by step
@@ -117,6 +118,58 @@ def test_less_weight_alone_is_no_evidence_of_drift() -> None:
     losses[1 : N + 1] = losses[N + 1 :]
     assert one.best == 12.0
     assert replace(one, losses=losses).best == np.inf
+
+
+@pytest.mark.parametrize(("gain", "expected"), [(6.0, np.inf), (8.0, 12.0)])
+def test_a_gain_that_is_sure_must_be_large_too(gain: float, expected: float) -> None:
+    one = known([0.0, 0.0, 0.0, gain, 0.0])
+    sure = replace(one, squares=one.squares / 100)
+    assert sure.evidence.max() > 10 * change_config.FORGETTING_EVIDENCE
+    assert sure.best == expected
+
+
+@pytest.mark.parametrize("heavy", [False, True])
+def test_heavy_tails_need_a_larger_gain(heavy: bool) -> None:
+    """Errors of the same mean square, Gaussian or one in sixteen, with a gain of 20 nats."""
+    rng = np.random.default_rng(0)
+    errors = rng.standard_normal(5000)
+    if heavy:
+        errors = np.where(rng.random(5000) < 1 / 16, 4 * np.sign(errors), 0.0)
+    rows = np.column_stack([np.zeros(5000), np.ones(5000), errors])
+    news = Pending(np.zeros(5000, np.int64), rows, np.ones(5000), np.ones(5000))
+    one = Forgetting(places=np.zeros(1, np.int64), thetas=np.zeros((1, 3, 2)))
+    found = one.scored(LIKELIHOODS["gaussian"], news, 1.0)
+    assert found.tail == pytest.approx(16 / 3 if heavy else 1.0, rel=0.15)
+    losses = found.losses.copy()
+    losses[-2] -= 20
+    gaining = replace(found, losses=losses, squares=found.squares + 1.0)
+    assert gaining.best == (np.inf if heavy else 12.0)
+
+
+def test_predictions_of_high_rewards_alone_are_no_evidence_of_drift() -> None:
+    """All rewards are 1 once decisions are good, and rows of late say only that."""
+    rng, n = np.random.default_rng(0), 400
+    thetas = np.zeros((1, 3, 2))
+    thetas[0, :2] = [0.1, 0.9]  # of no forgetting, and of the rival
+    thetas[0, 2] = [0.0, 1.0]  # of the shortest half-life
+    one = Forgetting(places=np.zeros(1, np.int64), thetas=thetas)
+    for _ in range(n // 10):
+        rows = np.column_stack([rng.standard_normal(10), np.ones(10), np.ones(10)])
+        news = Pending(np.zeros(10, np.int64), rows, np.ones(10), np.ones(10))
+        one = one.scored(LIKELIHOODS["gaussian"], news, 0.02)
+    plain = 0.5 * 0.02 / 0.02 * n  # nats, of predictions as they are
+    assert 0 < one.gains[:, -1].min() < 0.1 * plain
+    assert one.best == np.inf
+
+
+def test_pixels_that_a_linear_model_errs_on_are_not_forgotten() -> None:
+    """Pairs of digits do not change, though rows of late predict rewards of good arms better."""
+    for trial in (5, 8):
+        policy, world = Shared(dim=64), DigitPairs(n_tasks=10)
+        regret = simulate(policy, world, 800, 0, trial=trial).regret_per_task
+        assert policy.half_life == np.inf
+        assert not policy.changes
+        assert regret < 6
 
 
 @pytest.mark.parametrize("n", [1, 300])
@@ -175,6 +228,21 @@ def test_files_from_before_there_was_forgetting_are_read(tmp_path: Path) -> None
     header["arrays"] = sorted(older)
     write(tmp_path / "older", header, older)
     assert Shared.load(tmp_path / "older").half_life == np.inf
+
+
+def test_files_with_losses_that_were_not_recalibrated_begin_to_compare_anew(
+    tmp_path: Path,
+) -> None:
+    policy = drifting()
+    policy.save(tmp_path / "policy")
+    header, arrays = content(tmp_path / "policy")
+    del header["forgetting"]["squared_loss"]
+    older = {name: x for name, x in arrays.items() if name != "forgetting.lines"}
+    header["arrays"] = sorted(older)
+    write(tmp_path / "older", header, older)
+    found = Shared.load(tmp_path / "older")
+    assert found.half_life == policy.half_life < np.inf
+    assert not state_of(found).forgetting.losses.any()
 
 
 @pytest.mark.parametrize("half_life", [5.0, -1.0])

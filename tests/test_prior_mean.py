@@ -14,7 +14,7 @@ from cobandits.environments import Synthetic
 from cobandits.policies import Shared
 from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes import Prior
-from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean, mean_shapes
+from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean
 from tests.multitask import rows, stored
 
 Doubles = NDArray[np.float64]
@@ -53,7 +53,7 @@ def equations(prior: Prior, Phi: Doubles, y: Doubles) -> tuple[Doubles, Doubles]
 def stepped(prior: Prior, Phi: Doubles, y: Doubles) -> CommonMean:
     """Return the mean under the covariance of a prior."""
     G, g = equations(prior, Phi, y)
-    return common_mean(mean_shapes(prior.covariance, G), g, n_tasks=len(y))
+    return common_mean(prior.covariance, G, g, n_tasks=len(y))
 
 
 def candidates(prior: Prior, Phi: Doubles, y: Doubles) -> list[Doubles]:
@@ -61,13 +61,10 @@ def candidates(prior: Prior, Phi: Doubles, y: Doubles) -> list[Doubles]:
     G, g = equations(prior, Phi, y)
     found = []
     for S in (prior.covariance, np.eye(len(G))):
-        root = sqrtm(S[:-1, :-1]).real
-        size = np.trace(root @ G[:-1, :-1] @ root) / len(root)
-        unit = np.mean((root @ g[:-1]) ** 2) / size**2
-        for scale in config.MEAN_SCALES:
-            covariance = scale * unit * S
-            covariance[-1], covariance[:, -1] = 0, 0  # the mean has no intercept
-            found.append(covariance)
+        root = sqrtm(S).real
+        size = np.trace(root @ G @ root) / len(root)
+        unit = np.mean((root @ g) ** 2) / size**2
+        found += [scale * unit * S for scale in config.MEAN_SCALES]
     return found
 
 
@@ -119,12 +116,14 @@ def test_tasks_that_hardly_differ_have_a_mean_all_the_same() -> None:
 @pytest.mark.parametrize("size", [1.0, 1e6, 1e9, 1e12])
 def test_a_mean_with_overwhelming_evidence_is_that_of_least_squares(size: float) -> None:
     """And its covariance is one."""
-    g = np.append(np.full(3, size), 0.0)
-    found = common_mean(mean_shapes(np.eye(4), np.eye(4)), g, n_tasks=9)
+    g = np.full(3, size)
+    found = common_mean(np.eye(3), np.eye(3), g, n_tasks=9)
     if size > 1:
         np.testing.assert_allclose(found.mean, g, rtol=1e-3)
-    assert (np.linalg.eigvalsh(found.covariance)[1:] > 0).all()  # but for the intercept's
-    assert np.abs(found.covariance[-1]).max() == 0
+    assert (np.linalg.eigvalsh(found.covariance) > 0).all()
+    known = found.with_known_intercept()
+    np.testing.assert_array_equal(known.mean, [*found.mean, 0])
+    assert np.abs(known.covariance[-1]).max() == 0
 
 
 def test_few_tasks_need_more_evidence_of_a_mean() -> None:
@@ -134,8 +133,7 @@ def test_few_tasks_need_more_evidence_of_a_mean() -> None:
         Phi, y = tasks_around(np.full(3, size), n_tasks=4, n=10, width=0.3, seed=0)
         prior = replace(some_prior(Phi, y), covariance=0.09 * np.eye(4), noise=0.09, offset=0.0)
         G, g = equations(prior, Phi, y)
-        shapes = mean_shapes(prior.covariance, G)
-        few, many, one = (common_mean(shapes, g, n_tasks=n).mean for n in (4, 5, 1))
+        few, many, one = (common_mean(prior.covariance, G, g, n_tasks=n).mean for n in (4, 5, 1))
         assert not one.any()
         shares.append(np.linalg.norm(few) / np.linalg.norm(many))
     assert shares[0] < 0.05
@@ -197,3 +195,23 @@ def test_tasks_without_a_mean_in_common_are_given_next_to_none() -> None:
         length = np.linalg.norm(policy.prior.theta[:-1])
         shares.append(length / np.linalg.norm(policy.estimate.theta, axis=0).mean())
     assert np.median(shares) < 0.1
+
+
+def test_a_brand_that_nobody_was_shown_is_expected_to_sell_about_as_others() -> None:
+    """Its column is 0 in all rows, and that of the brand that most were shown is centred."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        tasks = rng.permutation(np.repeat(np.arange(80), 12))
+        brands = np.where(rng.random(len(tasks)) < 0.75, 0, 2)
+        liking = rng.normal(0, 0.25, 80)[tasks]
+        chances = np.where(brands == 0, 0.5 + liking, 0.4 - liking)
+        sold = (rng.random(len(tasks)) < chances).astype(float)
+        prices = 0.25 + 0.3 * rng.standard_normal((len(tasks), 2))
+        arms = np.hstack([np.eye(4)[brands], prices])[:, None]  # one each
+        policy = Shared(dim=6, rewards="gaussian")
+        for part in np.array_split(np.arange(len(tasks)), 40):
+            shown = policy.decide(tasks[part], arms[part], rng)
+            policy.learn(tasks[part], arms[part], shown, sold[part])
+        assert policy.prior is not None
+        expected = policy.prior.theta @ np.array([0, 1, 0, 0, 0.25, 0.25, 1])
+        assert 0 < expected < 0.8

@@ -182,7 +182,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_captions_say_what_the_lines_are(page: Page) -> None:
     assert page.text.count("Medians over 2 trials.") == 4  # 2a, b, d, e
-    assert page.text.count("Means over 2 trials.") == 7  # 1a-c, 1g-i, 2c
+    assert page.text.count("Means over 2 trials (shared: 1).") == 7  # 1a-c, 1g-i, 2c
     assert page.text.count("One trial.") == 3  # pairs of digits
 
 

@@ -284,6 +284,17 @@ def test_panels_are_chosen_by_name(cobandits: Run, tmp_path: Path) -> None:
     assert {one["trial"] for one in records} == {0}
 
 
+def test_all_means_all_panels(cobandits: Run, tmp_path: Path) -> None:
+    results = [
+        cobandits("reproduce", *named, "--quick", "--out", tmp_path / str(len(named)))
+        for named in ((), ("all",))
+    ]
+    assert [result.code for result in results] == [0, 0], results
+    drawn = [sorted(p.name for p in (tmp_path / str(n) / "figures").iterdir()) for n in (0, 1)]
+    assert drawn[0] == drawn[1]
+    assert {name.partition(".")[0] for name in drawn[1]} == set(TINY)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

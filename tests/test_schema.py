@@ -355,3 +355,32 @@ def test_crosses_are_the_same_however_they_are_given(given: Any) -> None:
     assert schema == Schema.infer(rows, crosses=[("kind", "price")])
     assert schema == Schema.from_dict(schema.to_dict())
     assert schema.names[-2:] == ("kind=cold * price", "kind=hot * price")
+
+
+def test_a_schema_is_inferred_with_what_is_the_same_for_all_arms() -> None:
+    rows = [
+        {"weather": weather, "product": product, "price": price}
+        for weather in ("rain", "sun")
+        for product, price in (("tea", 2.0), ("ice", 3.0))
+    ]
+    schema = Schema.infer(rows, context=["weather"], crosses="all")
+    assert (list(schema.context), list(schema.arm)) == (["weather"], ["product", "price"])
+    offers = [{"product": "tea", "price": 2.0}, {"product": "ice", "price": 3.0}]
+    np.testing.assert_array_equal(
+        schema.encode(offers, {"weather": "sun"}), schema.encode(rows)[2:]
+    )
+    with pytest.raises(DataError, match="no field day for the context; there are: weather, prod"):
+        Schema.infer(rows, context=["day"])
+
+
+def test_a_column_that_is_not_there_is_named_with_what_to_do() -> None:
+    schema = Schema.infer({"price": [1.0, 2.0], "kind": ["hot", "cold"]})
+    said = "no column kind; there are: price; add it, or leave it out of the schema"
+    with pytest.raises(DataError, match=said):
+        schema.encode({"price": [1.0]})
+
+
+def test_values_that_look_alike_are_told() -> None:
+    found = infer_fields({"sky": ["rain", "Rain ", "sun"] * 20, "kind": ["a", "b", "a"] * 20})
+    assert "differ in case or spaces only: sky ('Rain ' and 'rain')" in str(found)
+    assert "case" not in str(infer_fields({"kind": ["a", "b", "a"] * 20}))

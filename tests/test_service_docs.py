@@ -25,7 +25,7 @@ def test_the_first_ten_minutes_work_as_written(tmp_path: Path) -> None:
     (script,) = re.findall(r"test_service_docs\.py -->\n```bash\n(.*?)```", text, re.S)
     with running(tmp_path / "docs.db") as service:
         done = subprocess.run(
-            ["bash", "-e", "-O", "expand_aliases", "-c", script],
+            ["bash", "-e", "-c", script],
             env={**os.environ, "ADDRESS": service.address, "KEY": service.key},
             capture_output=True,
             text=True,

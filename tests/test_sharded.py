@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
+from cobandits.decisions import Decisions
 from cobandits.errors import ClusterError, ConfigurationError, DataError, ModelFileError
 from cobandits.policies import Shared
+from cobandits.policies.gaussian import COMPILED
 from cobandits.policies.shared.empirical_bayes.fit import start_of
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows, busiest_slots
 from cobandits.policies.shared.row_store import RowStore
+from cobandits.ragged import RaggedArms
 from cobandits.sharded import Head, Heads, LocalHeads, ProcessHeads, ShardedShared
 from cobandits.sharded.hashing import shards_of
 from cobandits.sharded.training import ShardRows, median_by_counting
@@ -134,6 +140,8 @@ class Spy:
 
     sizes: dict[str, tuple[int, int]]
 
+    lost = False
+
     def __len__(self) -> int:
         return len(self._heads)
 
@@ -144,6 +152,8 @@ class Spy:
         back = max(back, *(len(pickle.dumps(one)) for one in results))
         self.sizes[method] = there, back
         return results
+
+    each_beside = each
 
     def close(self) -> None:
         self._heads.close()
@@ -275,6 +285,170 @@ def test_a_task_that_changes_alone_is_named_by_its_shard() -> None:
         made = policy.decide(everyone, arms, rng)
         paid = (made.features(arms) * thetas).sum(axis=1) + 0.1 * rng.standard_normal(12)
         policy.learn(everyone, arms, made, paid)
-    (shard,) = shards_of(np.array([0]), 2).tolist()
-    assert [change.task for change in policy.task_changes[shard]] == [0]
-    assert policy.changes == {}
+    assert [change.task for change in policy.task_changes] == [0]
+    assert 60 * 12 < policy.task_changes[0].rewards <= policy.rewards
+    assert policy.changes == ()
+
+
+# ---- what an engine asks of it
+
+
+def saved(policy: Shared | ShardedShared) -> bytes:
+    buffer = io.BytesIO()
+    policy.save(buffer)
+    return buffer.getvalue()
+
+
+def loaded(content: bytes) -> ShardedShared:
+    return ShardedShared.load(io.BytesIO(content))
+
+
+def one_by_one(policy: ShardedShared, n: int, seed: int = 0) -> list[tuple[Any, ...]]:
+    """Learn single rewards; return what was learned."""
+    rng, given = np.random.default_rng(seed), []
+    for _ in range(n):
+        tasks, arms = rng.integers(T, size=1), rng.standard_normal((1, 1, D))
+        made = policy.decide(tasks, arms, rng)
+        given.append((tasks, arms, made, rng.standard_normal(1)))
+        policy.learn(*given[-1])
+    return given
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 70])  # after one reward a shard has a prior and no task
+def test_a_file_of_all_shards_goes_on_to_the_last_bit(n: int) -> None:
+    policy = ShardedShared(dim=D, shards=3, explore="always", floor=0.05)
+    one_by_one(policy, n)
+    again = loaded(saved(policy))
+    assert (again.rewards, again.floor) == (n, 0.05)
+    for one in (policy, again):
+        one_by_one(one, 40, seed=1)
+    assert saved(again) == saved(policy)
+
+
+def test_a_file_that_is_not_whole_is_refused() -> None:
+    policy = ShardedShared(dim=D)
+    one_by_one(policy, 5)
+    content = saved(policy)
+    for broken in (content[:-1], content[:30], content + b"x", content.replace(b"sizes", b"size_")):
+        with pytest.raises(ModelFileError, match="truncated"):
+            loaded(broken)
+    with pytest.raises(ModelFileError, match="version 2, this release reads 1"):
+        loaded(content.replace(b'"version": 1', b'"version": 2', 1))
+    with pytest.raises(ModelFileError):
+        loaded(content[:-4] + b"good")
+
+
+def test_rewards_of_one_run_have_the_bits_of_one_at_a_time() -> None:
+    policy = ShardedShared(dim=D, shards=3)
+    one_by_one(policy, 90)
+    again, lengths = loaded(saved(policy)), []
+    given = one_by_one(policy, 200, seed=1)
+    while given:
+        if again.refit_due():
+            count = 1
+        else:
+            lengths.append(count := min(again.run_length, len(given)))
+        part, given = given[:count], given[count:]
+        tasks, arms, made, rewards = zip(*part, strict=True)
+        chosen = Decisions(
+            chosen=np.zeros(count, np.int64), probabilities=np.ones(count), policy=made[0].policy
+        )
+        joined = [np.concatenate(one) for one in (tasks, arms, rewards)]
+        again.learn(joined[0], joined[1], chosen, joined[2])
+    assert saved(again) == saved(policy)
+    if COMPILED:
+        assert max(lengths) > 4
+
+
+def test_a_refit_beside_decisions_has_the_bits_of_learning() -> None:
+    here = ShardedShared(dim=D, shards=2)
+    one_by_one(here, 40)
+    while not here.refit_due():
+        one_by_one(here, 1, seed=here.rewards)
+    beside, stale = loaded(saved(here)), loaded(saved(here))
+    ((tasks, arms, made, rewards),) = one_by_one(here, 1, seed=77)
+    given = tasks, arms, made, rewards
+    dropped = beside.snapshot(*given)
+    staged = beside.snapshot(*given)
+    before = beside.thetas(range(T)).tobytes()
+    with pytest.raises(ClusterError, match="given up"):
+        dropped.learned()
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(staged.learned()))
+    thread.start()
+    while thread.is_alive():
+        assert beside.thetas(range(T)).tobytes() == before  # decisions go on
+    assert beside.saved_after(found[0]) == saved(here)
+    beside.install(found[0])
+    assert saved(beside) == saved(here)
+    with pytest.raises(ConfigurationError, match="install it once"):
+        beside.install(found[0])
+    with pytest.raises(ConfigurationError, match="of another policy"):
+        stale.install(found[0])
+    none = Decisions(chosen=np.zeros(0, np.int64), probabilities=np.zeros(0), policy="shared")
+    with pytest.raises(DataError, match="got none"):
+        stale.snapshot(np.zeros(0, np.int64), np.zeros((0, 1, D)), none, np.zeros(0))
+
+
+def test_requests_may_differ_in_their_arms() -> None:
+    here = Shared(dim=D, explore="never", on_change="alert", rewards="gaussian")
+    there = ShardedShared(dim=D, shards=3, explore="never")
+    play([here, there], batches(40))
+    rng = np.random.default_rng(2)
+    arms = [rng.standard_normal((k, D)) for k in (2, 5, 3, 5, 1, 4)]
+    usable = [np.arange(len(one)) != 1 for one in arms]
+    offers = RaggedArms.of(arms, usable)
+    ours, theirs = (one.decide(range(6), offers, np.random.default_rng(0)) for one in (there, here))
+    assert ours.chosen.tolist() == theirs.chosen.tolist()
+    assert 1 not in ours.chosen
+    np.testing.assert_array_equal(ours.probabilities, theirs.probabilities)
+    np.testing.assert_array_equal(
+        there.probabilities(range(6), offers), here.probabilities(range(6), offers)
+    )
+
+
+def test_the_floor_is_that_of_all_shards() -> None:
+    policy = ShardedShared(dim=D, shards=2, explore="never")
+    play([policy], batches(20))
+    arms = np.random.default_rng(0).standard_normal((T, 4, D))
+    assert policy.probabilities(range(T), arms).min() == 0
+    policy.floor = 0.2
+    assert policy.probabilities(range(T), arms).min() == pytest.approx(0.05)
+    assert loaded(saved(policy)).floor == 0.2
+
+
+def test_all_tasks_are_explained_as_in_one_place() -> None:
+    here = Shared(dim=D, explore="never", on_change="alert", rewards="gaussian")
+    there = ShardedShared(dim=D, shards=3, explore="never")
+    with pytest.raises(DataError, match="before the first reward"):
+        there.explain_all()
+    play([here, there], batches(60))
+    ours, theirs = there.explain_all(), here.explain_all()
+    assert set(ours.tasks) == set(theirs.tasks)
+    order = [ours.tasks.index(task) for task in theirs.tasks]
+    np.testing.assert_array_equal(ours.rewards[order], theirs.rewards)
+    np.testing.assert_allclose(ours.shared[order], theirs.shared, atol=1e-6)
+    np.testing.assert_allclose(np.abs(ours.weights[order]), np.abs(theirs.weights), atol=1e-6)
+    assert ours.rank == theirs.rank
+    assert ours.uncertainty_before == pytest.approx(theirs.uncertainty_before, rel=0.3)
+
+
+def test_processes_with_as_many_threads_have_the_bits_of_shards_here() -> None:
+    """With two threads large products are cut differently than with one."""
+    dim, labels = 100, [f"task {n}" for n in range(20)]
+    setting: dict[str, Any] = {"dim": dim, "labels": True}
+    rng = np.random.default_rng(0)
+    with (
+        threadpool_limits(limits=2, user_api="blas"),
+        ShardedShared.in_processes(2, threads=None, **setting) as there,
+    ):
+        here = ShardedShared(shards=2, **setting)
+        for _ in range(2):
+            arms = rng.standard_normal((20, 2, dim))
+            made = there.decide(labels, arms, np.random.default_rng(0))
+            again = here.decide(labels, arms, np.random.default_rng(0))
+            assert made.chosen.tolist() == again.chosen.tolist()
+            rewards = rng.standard_normal(20)
+            for policy in (there, here):
+                policy.learn(labels, arms, made, rewards)
+        assert saved(there) == saved(here)

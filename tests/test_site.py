@@ -35,6 +35,7 @@ FENCE = re.compile(
     r"^(?P<fence>`{3,})(?P<language>[^\n`]*)\n(?P<text>.*?)^(?P=fence)$", re.MULTILINE | re.DOTALL
 )
 SERVED = "http://127.0.0.1:8000"  # a page that names it gets a service of its own
+WIDE = 88  # characters of a line of code that a page has room for
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)(?P<path>[^)#\s]+)(?:#(?P<heading>[^)\s]+))?\)")
 
 
@@ -135,6 +136,13 @@ def run_blocks(page: Path, found: Iterable[Block], capsys: pytest.CaptureFixture
                 assert program == "cobandits"
                 result = run(*arguments)
                 assert result.code == 0, result.err
+
+
+@pytest.mark.parametrize("page", [*RUN, DOCS / "service.md"], ids=name)
+def test_lines_of_code_fit_on_the_page(page: Path) -> None:
+    """On a screen of 1280 pixels, beside both sidebars."""
+    lines = [line for block in blocks(page) for line in block.text.splitlines()]
+    assert [line for line in lines if len(line) > WIDE] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -55,7 +55,7 @@ def real(kept: Kept, scale: Scale) -> Part:
         "regression for all tasks, and `global-own` adds one per task on what that leaves; both "
         "count as rivals here.",
         commands=commands(_options(scale, "NAME"), RIVALS),
-        tables=[regret_table(cells, COLUMNS, (BEST,)), _first_table(firsts)],
+        tables=[regret_table(cells, COLUMNS, (BEST,)), _first_table(firsts, scale.first_trials)],
         targets=[
             mean_target(rivals, cells, BEST, 1.0),
             worst_target(rivals, cells, BEST, 1.05),
@@ -94,11 +94,11 @@ def _first_decisions(kept: Kept, scale: Scale, data: str, plays: Sequence[Play])
     chosen = next(play.parameters for play in plays if play.policy == "global")
     trial = partial(first_trial, data, scale.real_tasks, dict(chosen), SEED)
     said = f"first decisions, {trial.args}"
-    lines = kept.trials(f"real-{data}-first", said, trial, scale.real_trials)
+    lines = kept.trials(f"real-{data}-first", said, trial, scale.first_trials)
     return Cell(setting={"data": data}, regrets=columns(lines))
 
 
-def _first_table(cells: Sequence[Cell]) -> Table:
+def _first_table(cells: Sequence[Cell], trials: int) -> Table:
     rows = [
         (
             *(str(value) for value in cell.setting.values()),
@@ -108,7 +108,7 @@ def _first_table(cells: Sequence[Cell]) -> Table:
         for cell in cells
     ]
     return Table(
-        title="Regret of the first decision of a task, mean over tasks.",
+        title=f"Regret of the first decision of a task, mean over tasks, {trials} trials.",
         columns=(*cells[0].setting, *FIRST, "shared / global"),
         rows=rows,
     )

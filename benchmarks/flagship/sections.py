@@ -53,6 +53,7 @@ class Scale:
     mnist_tuning: int = 500  # rounds
     real: tuple[str, ...] = tuple(REAL)
     real_trials: int = 5
+    first_trials: int = 20  # of first decisions, of which there is one per task and trial
     real_tasks: int = 0  # the first ones; 0: all
     rewards_trials: int = 5
     rewards_tasks: int = 40
@@ -73,6 +74,7 @@ class Scale:
             mnist_tuning=10,
             real=("yogurt", "movielens"),
             real_trials=2,
+            first_trials=2,
             real_tasks=8,
             rewards_trials=2,
             rewards_tasks=10,

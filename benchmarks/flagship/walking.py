@@ -119,7 +119,8 @@ def _fixed(half_life: float) -> Iterator[None]:
     """Let policies forget with one half-life, whatever predicts best."""
     settings = {"FORGETTING_EVIDENCE": np.inf}
     if half_life < np.inf:
-        settings = {"FORGETTING_EVIDENCE": -np.inf, "FORGETTING_RETURN": np.inf}
+        settings = dict.fromkeys(("FORGETTING_EVIDENCE", "FORGETTING_GAIN"), -np.inf)
+        settings["FORGETTING_RETURN"] = np.inf
     with ExitStack() as all_of:
         for name, value in settings.items():
             all_of.enter_context(mock.patch.object(change_config, name, value))

@@ -1,5 +1,5 @@
-// Names for screen readers, where the theme and the gallery give none.
 document.addEventListener("DOMContentLoaded", () => {
+  // Names for screen readers, where the theme and the gallery give none.
   for (const toggle of document.querySelectorAll("nav summary")) {
     const link = toggle.closest("li")?.querySelector("a");
     toggle.setAttribute("aria-label", `Pages under ${link?.textContent.trim() ?? "this one"}`);
@@ -9,5 +9,9 @@ document.addEventListener("DOMContentLoaded", () => {
   }
   for (const head of document.querySelectorAll("th")) {
     if (!head.textContent.trim()) head.setAttribute("role", "cell"); // a table without headings
+  }
+  // Numbers such as "5.97 ± 0.21" stay on one line.
+  for (const cell of document.querySelectorAll("article td")) {
+    if (/^[-+−]?[\d.,]+(e[-+]?\d+)?( ± [\d.,]+(e[-+]?\d+)?)? ?%?$/.test(cell.textContent.trim())) cell.classList.add("number");
   }
 });

@@ -290,7 +290,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Learn the log anew, without the rewards of a time that was wrong or under another schema; becomes a version.
+         * Learn the log anew, without the rewards of a time that was wrong, under another schema or in several processes; becomes a version.
          * @description Role: admin.
          */
         post: operations["relearn"];
@@ -328,12 +328,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * A version's policy as a file, for cobandits.Shared.load.
+         * A version's policy as a file, for cobandits.Shared.load or, with several shards, cobandits.sharded.ShardedShared.load.
          * @description Role: read.
          */
         get: operations["version_file"];
         /**
-         * Keep a file of Shared.save as a version, under a label of yours. It decides nothing before it is restored.
+         * Keep a file of Shared.save or ShardedShared.save as a version, under a label of yours. It decides nothing before it is restored.
          * @description Role: admin.
          */
         put: operations["upload_version"];
@@ -807,6 +807,11 @@ export interface components {
              * @enum {unknown}
              */
             on_change?: "adapt" | "alert" | "start-over";
+            /**
+             * @description Processes that the tasks are dealt to, where one does not suffice. With several, rewards are any numbers (`gaussian`), and changes of the tasks are noted (`alert`).
+             * @example 1
+             */
+            shards?: number;
         };
         /**
          * SchemaMessage
@@ -1312,7 +1317,7 @@ export interface components {
         };
         /**
          * Relearn
-         * @description Leave out rewards from ``since`` on and ``before`` another time, or take another schema.
+         * @description Leave out rewards from ``since`` on and ``before`` another time, or take other settings.
          */
         Relearn: {
             /** @default null */
@@ -1321,6 +1326,8 @@ export interface components {
             before?: string | null;
             /** @default null */
             schema?: components["schemas"]["SchemaMessage"] | null;
+            /** @default null */
+            shards?: number | null;
         };
         /**
          * CompareQuery
@@ -4217,8 +4224,19 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemDocument"];
                 };
             };
-            /** @description No such space */
+            /** @description No such space; No such version */
             404: {
+                headers: {
+                    /** @description The request's id. */
+                    "X-Request-Id"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemDocument"];
+                };
+            };
+            /** @description This was said before, otherwise */
+            409: {
                 headers: {
                     /** @description The request's id. */
                     "X-Request-Id"?: string;

@@ -79,6 +79,13 @@ class ColumnOptions:
     standardise: Annotated[
         bool, typer.Option("--standardise", help="Numbers to mean 0 and standard deviation 1.")
     ] = False
+    crosses: Annotated[
+        str,
+        typer.Option(
+            metavar="A:B,C:D",
+            help="Pairs of columns whose products are features too, such as weather:product.",
+        ),
+    ] = ""
     intercept: Annotated[bool, typer.Option(help="Add a column of ones.")] = True
 
     @property
@@ -93,6 +100,7 @@ class ColumnOptions:
             dates=_listed(self.dates),
             missing=_missing(self.missing),
             standardise=self.standardise,
+            crosses=_pairs(self.crosses),
         )
 
 
@@ -181,6 +189,21 @@ def _names(text: str | None) -> list[str] | None:
 
 def _listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Return the pairs of columns in a list of them.
+
+    >>> _pairs("weather:product, day:kind")
+    [('weather', 'product'), ('day', 'kind')]
+    """
+    pairs = [tuple(part.strip() for part in pair.split(":")) for pair in _listed(text)]
+    for pair in pairs:
+        if len(pair) != 2 or not all(pair):
+            raise ConfigurationError(
+                f"--crosses takes pairs of columns, such as weather:product, got {':'.join(pair)!r}"
+            )
+    return [(first, second) for first, second in pairs]
 
 
 def _missing(text: str) -> Missing:

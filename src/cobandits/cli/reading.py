@@ -38,6 +38,7 @@ class Columns:
     dates: Sequence[str]
     missing: Missing
     standardise: bool
+    crosses: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -129,7 +130,9 @@ def _schema(raw: dict[str, Any], columns: Columns) -> tuple[Schema | None, str]:
         raise DataError(
             f"no feature columns besides {columns.task} and {columns.reward}; add at least one"
         )
-    return Schema(arm=found.fields) if found.fields else None, str(found)
+    if not found.fields and not columns.crosses:
+        return None, str(found)
+    return Schema(arm=found.fields, crosses=columns.crosses), str(found)
 
 
 def _tasks(

@@ -31,7 +31,7 @@ Panels = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[PANEL]...",
-        help="As in the paper: 1a to 1i, 2a to 2e; s1 to s8 are studies; or all.",
+        help="As in the paper: 1a to 1i, 2a to 2e; s1 to s8 are studies; all is the default.",
     ),
 ]
 Quick = Annotated[
@@ -69,7 +69,8 @@ def reproduce(
     if quick and trials is not None:
         raise ConfigurationError("--quick has its own number of trials; leave out one of the two")
     known = available() | studies.available()
-    panels = [pick("panel", name, known) for name in dict.fromkeys(panel or known)]
+    named = (one for name in panel or ["all"] for one in (known if name == "all" else [name]))
+    panels = [pick("panel", name, known) for name in dict.fromkeys(named)]
     n_trials = trials or (_QUICK_TRIALS if quick else _TRIALS)
     scale = Scale(trials=n_trials, quick=quick, mnist=datasets.is_there("mnist"), seed=seed)
     _tell_of_mnist(panels, scale)

@@ -203,7 +203,7 @@ class AsyncClient:
         return await self._ask("GET", address, ComparisonReply, query=query)
 
     async def download(self, space: str, version: str) -> bytes:
-        """Return a version as a file, for :meth:`cobandits.Shared.load`."""
+        """Return a version as a file, for ``Shared.load`` or ``ShardedShared.load``."""
         return await self._ask("GET", path("spaces", space, "versions", version, "file"), bytes)
 
     async def upload(self, space: str, label: str, content: bytes) -> VersionReply:

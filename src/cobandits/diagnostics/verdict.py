@@ -226,7 +226,7 @@ class Sharing:
         few = f" tasks with {LEAST_ROWS} rows or more" if enough < len(self.labels) else ""
         count = f"{len(labels)} of {enough}{few}"
         if not labels:
-            return count
+            return f"{count}, each judged alone"
         gains = dict(zip(self.labels, self.gain.tolist(), strict=True))
         change = "lower" if gains[labels[0]] > 0 else "higher"
         shown = ", ".join(f"{_percent(gains[label])} ({label})" for label in labels[:_SHOWN])

@@ -9,8 +9,8 @@ import numpy as np
 
 from cobandits.engine.encoding import arm_ids, past_features
 from cobandits.engine.events import Event, request_of
+from cobandits.engine.policies import SpacePolicy
 from cobandits.errors import DataError
-from cobandits.policies import Shared
 from cobandits.ragged import RaggedArms
 from cobandits.schema import Schema
 
@@ -34,7 +34,7 @@ class Comparison:
         )
 
 
-def compared(events: Sequence[Event], *sides: tuple[Shared, Schema]) -> Comparison:
+def compared(events: Sequence[Event], *sides: tuple[SpacePolicy, Schema]) -> Comparison:
     """Return how differently two policies, each with its schema, would make logged decisions."""
     if not events:
         raise DataError("there are no decisions to compare versions on; make some first")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,12 +17,11 @@ from cobandits.engine.errors import (
 from cobandits.engine.events import Event
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import number_of
-from cobandits.engine.learner import policy_for
+from cobandits.engine.policies import SpacePolicy, close, policy_for, read_policy
 from cobandits.engine.settings import Settings
 from cobandits.engine.snapshots import unpacked
-from cobandits.engine.stores import Batch, Query, Saved, Store
+from cobandits.engine.stores import Batch, Query, Store
 from cobandits.engine.uploads import policy_of
-from cobandits.policies import Shared
 
 __all__ = ["Clock", "Core", "decision_key"]
 
@@ -48,8 +46,9 @@ class Core:
     Nothing changes before it is in the log: :meth:`commit` writes a batch, and applies it then.
     """
 
-    def __init__(self, store: Store, clock: Clock = time.time) -> None:
+    def __init__(self, store: Store, clock: Clock = time.time, *, processes: bool = False) -> None:
         self.store, self._clock = store, clock
+        self.processes = processes  # whether shards of spaces live in processes, to decide
         self.secret = store.meta("secret")
         self.folds: dict[int, SpaceFold] = {}
         self.deleted: set[int] = set()  # spaces whose events are not all erased yet
@@ -86,22 +85,45 @@ class Core:
 
     def begin(self, event: Event) -> SpaceFold:
         """Begin a space."""
-        fold = self.folds[event.number] = SpaceFold(event, self.store, self.version_policy)
+        fold = self.folds[event.number] = self._new(event)
         return fold
+
+    def _new(self, event: Event) -> SpaceFold:
+        return SpaceFold(event, self.store, self.version_policy, processes=self.processes)
 
     def _restored(self, event: Event, through: int | None) -> int:
         """Begin a space with its last snapshot; return the number after which it reads on."""
         fold = self.begin(event)
-        saved = self._snapshots(event.number, through)
-        if saved:
-            fold.restore(self.store.snapshot(saved[-1]), saved[-1].number)
+        self._restore(fold, through)
         self.last, self.at = max(self.last, fold.last), max(self.at, event.at)
         return fold.last
 
-    def _snapshots(self, space: int, through: int | None) -> list[Saved]:
-        """Return the snapshots to begin with, the last of which is the best."""
-        found = self.store.snapshots(space)
-        return [one for one in found if through is None or one.number <= through]
+    def _restore(self, fold: SpaceFold, through: int | None) -> None:
+        """Lead a new space to its last snapshot, if it has one."""
+        found = self.store.snapshots(fold.number)
+        saved = [one for one in found if through is None or one.number <= through]
+        if saved:
+            fold.restore(self.store.snapshot(saved[-1]), saved[-1].number)
+        else:
+            fold.place()
+
+    def rebuild(self, fold: SpaceFold) -> None:
+        """Make a space anew from its last snapshot and the log: a process of it was lost."""
+        self.next_number()  # nothing is in doubt
+        made = self.store.event(fold.number)
+        assert made is not None
+        fresh = self._new(made)
+        try:
+            self._restore(fresh, self.last)
+            rest = Query(after=fresh.last, through=self.last, space=fold.number)
+            for event in self.store.read(rest):
+                fresh.apply(event)
+            while fresh.learner.step():  # no state may come after a later one in the log
+                pass
+        except BaseException:
+            close(fresh.learner.policy)
+            raise
+        fold.become(fresh)
 
     def follow(self, event: Event) -> None:
         """Take an event that was read."""
@@ -111,7 +133,7 @@ class Core:
 
     def _follow(self, event: Event) -> None:
         if event.kind == "space" and event.number not in self.folds:
-            self.begin(event)
+            self.begin(event).place()
         fold = self.folds.get(event.space)
         if fold is None:
             raise DamagedLogError(f"event {event.number} is of a space that was never made")
@@ -138,10 +160,16 @@ class Core:
     def drop(self, fold: SpaceFold) -> int:
         """Forget a space that was deleted; return its number."""
         del self.folds[fold.number]
+        close(fold.learner.policy)
         self.deleted.add(fold.number)
         return fold.number
 
-    def version_policy(self, number: int) -> Shared:
+    def close(self) -> None:
+        """End the processes of all spaces."""
+        for fold in self.folds.values():
+            close(fold.learner.policy)
+
+    def version_policy(self, number: int) -> SpacePolicy:
         """Return the policy that a version began with."""
         event = self.store.event(number)
         if event is not None and event.kind == "rollback" and event.ref is not None:
@@ -154,7 +182,7 @@ class Core:
             return policy_for(Settings.from_dict(decoded(event.body or "")["settings"]))
         for saved in self.store.snapshots(event.space):
             if saved.number == number:
-                return Shared.load(io.BytesIO(unpacked(self.store.snapshot(saved))[1]))
+                return read_policy(unpacked(self.store.snapshot(saved))[1])
         if number <= self.store.folded():
             raise UnknownVersionError(f"the events of version v{number} were removed")
         past = Core(self.store, self._clock)

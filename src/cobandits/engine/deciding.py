@@ -11,8 +11,8 @@ from cobandits.engine.encoding import Prepared
 from cobandits.engine.events import Choice
 from cobandits.engine.ids import stream_at, uniforms
 from cobandits.engine.learner import Learner
+from cobandits.engine.policies import SpacePolicy
 from cobandits.engine.settings import Settings
-from cobandits.policies import Shared
 from cobandits.ragged import RaggedArms
 
 __all__ = ["decide_batch"]
@@ -76,7 +76,7 @@ def _kept_for_baseline(settings: Settings, seed: int, numbers: list[int]) -> lis
 
 
 def _chances(
-    policy: Shared, one: Prepared, arm: int, p: float, pairs: int
+    policy: SpacePolicy, one: Prepared, arm: int, p: float, pairs: int
 ) -> tuple[list[float | None], int]:
     """Return the policy's probabilities of all arms, None where not known, and the pairs used."""
     K = one.n_available

@@ -12,7 +12,7 @@ from cobandits.engine.core import Clock, Core
 from cobandits.engine.encoding import check_name
 from cobandits.engine.events import Event, space_body
 from cobandits.engine.fold import SpaceFold
-from cobandits.engine.learner import warm_up
+from cobandits.engine.policies import wait_for, warm_up
 from cobandits.engine.reader import Reader
 from cobandits.engine.retention import erase_events
 from cobandits.engine.settings import Settings
@@ -58,9 +58,9 @@ class Engine:
             store.check()
         else:
             store.acquire()
+        core = Core(store, clock, processes=not readonly)
         try:
             warm_up()
-            core = Core(store, clock)
             core.load()
             core.catch_up()
             engine = cls(store, core, Reader(core) if readonly else Writer(core))
@@ -69,6 +69,7 @@ class Engine:
                     engine._erase(space)
             return engine
         except BaseException:
+            core.close()
             store.close()
             raise
 
@@ -110,7 +111,10 @@ class Engine:
             :meth:`Space.change` changes them.
         """
         check_name(name, "name")
-        return self._writer.call(lambda: self._space(name, schema, dim, seed, settings))
+        found = self._writer.call(lambda: self._space(name, schema, dim, seed, settings))
+        if (fold := self._core.folds.get(found.number)) is not None:
+            wait_for(fold.learner.policy)
+        return found
 
     def _space(
         self,
@@ -131,7 +135,8 @@ class Engine:
         if different := fold.settings.differences(settings):
             raise ConfigurationError(
                 f"the space {name!r} has other settings: {', '.join(different)}; leave them out, "
-                "or change them with space.change(...)"
+                "or change them: schema and shards with space.relearn(...), others with "
+                "space.change(...)"
             )
         return Space(fold, self._writer)
 

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.engine.codec import decoded
 from cobandits.engine.events import REQUESTED, Event
-from cobandits.engine.learner import Learner, policy_bytes, policy_for, policy_under
+from cobandits.engine.learner import Learner
 from cobandits.engine.memory import Memory
 from cobandits.engine.outcomes import Outcomes
+from cobandits.engine.policies import (
+    Learned,
+    SpacePolicy,
+    close,
+    going_on,
+    placed,
+    policy_bytes,
+    policy_for,
+    read_policy,
+)
 from cobandits.engine.relearning import Relearning
 from cobandits.engine.settings import LEARNED, Settings
 from cobandits.engine.snapshots import packed, unpacked
 from cobandits.engine.stores import Store
-from cobandits.policies import Shared
-from cobandits.policies.shared import Refit
+from cobandits.errors import ClusterError
 
-__all__ = ["SpaceFold"]
+__all__ = ["Relearned", "SpaceFold"]
 
 Doubles = NDArray[np.float64]
-Relearned = tuple[Relearning, Shared]
-Versions = Callable[[int], Shared]  # the policy that a version began with
+Versions = Callable[[int], SpacePolicy]  # the policy that a version began with
+
+
+class Relearned(NamedTuple):
+    """What learning the log anew has led to."""
+
+    found: Relearning
+    policy: SpacePolicy
 
 
 class SpaceFold:
@@ -34,9 +48,13 @@ class SpaceFold:
 
     :meth:`apply` is the only way in. Learning itself is not done there: rewards wait in
     ``learner``, whose steps come in the same order whenever they are taken.
+
+    With ``processes``, the shards of its policy live in some, once it was placed or restored.
     """
 
-    def __init__(self, event: Event, store: Store, versions: Versions) -> None:
+    def __init__(
+        self, event: Event, store: Store, versions: Versions, *, processes: bool = False
+    ) -> None:
         made = decoded(event.body or "")
         self.number, self.name, self.seed = event.number, str(made["name"]), int(made["seed"])
         self.settings = Settings.from_dict(made["settings"])
@@ -47,12 +65,23 @@ class SpaceFold:
         self.counts: Counter[str] = Counter()  # events by kind
         self.last = event.number  # the last event that was applied
         self.saved: tuple[int, str] | None = None  # event and state of the last snapshot
-        self._versions, self._store = versions, store
+        self._versions, self._store, self._processes = versions, store, processes
+
+    def place(self) -> None:
+        """Have the shards of a new policy live where they are to."""
+        self.learner.replace(placed(self.learner.policy, processes=self._processes))
+
+    def become(self, other: SpaceFold) -> None:
+        """Take over all of another fold of the same events, in place of what is here."""
+        close(self.learner.policy)
+        vars(self).update(vars(other))
 
     def apply(
-        self, event: Event, *, x: Doubles | None = None, found: Refit | Relearned | None = None
+        self, event: Event, *, x: Doubles | None = None, found: Learned | Relearned | None = None
     ) -> None:
         """Take the next event of this space.
+
+        If its policy is lost on the way, it is as if it were lost later: the log has the event.
 
         Parameters
         ----------
@@ -67,32 +96,39 @@ class SpaceFold:
         if event.kind in REQUESTED:
             self.memory.follow(event, x)
         else:
-            self._take(event, found)
+            try:
+                self._take(event, found)
+            except ClusterError:
+                if not self.learner.lost:
+                    raise
         self.counts[event.kind] += 1
         self.last = event.number
 
-    def _take(self, event: Event, found: Refit | Relearned | None) -> None:
+    def _take(self, event: Event, found: Learned | Relearned | None) -> None:
         """Take an event that no caller has asked for with a request."""
         if event.kind == "change":
             self._change(event.body)
         elif event.kind == "install":
-            assert found is None or isinstance(found, Refit)
+            assert not isinstance(found, Relearned)
             self.learner.install(event.number, found)
         elif event.kind == "rollback":
             assert event.ref is not None
             self.learner.advance(decoded(event.body or "")["learned"])
-            version = policy_under(self.settings, self._versions(event.ref))
-            self.learner.begin(event.number, version)
+            version, present = self._versions(event.ref), self.learner.policy
+            self.learner.begin(event.number, going_on(present, version, self.settings))
         elif event.kind == "relearn":
-            made = found if isinstance(found, tuple) else Relearning.of(event, self._store)
-            self._relearned(event, *made)
+            if isinstance(found, Relearned):
+                self._relearned(event, *found)
+            else:
+                again, policy = Relearning.of(event, self._store)
+                self._relearned(event, again, placed(policy, processes=self._processes))
 
-    def _relearned(self, event: Event, found: Relearning, policy: Shared) -> None:
+    def _relearned(self, event: Event, found: Relearning, policy: SpacePolicy) -> None:
         """Take a policy that has learned the log anew; the rest of it is learned next."""
         self.outcomes = found.outcomes
-        if found.schema is not None:
-            self.settings = replace(self.settings, schema=found.schema)
-            self.memory.change(found.schema)
+        before, self.settings = self.settings, self.settings.relearned(event.body)
+        if self.settings.schema is not before.schema:
+            self.memory.change(self.settings.schema)
         self.learner.begin(event.number, policy, found.left)
         self.learner.policy.floor = self.settings.floor
 
@@ -132,7 +168,7 @@ class SpaceFold:
         self.settings = Settings.from_dict(header["settings"])
         self.memory.change(self.settings.schema)
         self.outcomes = Outcomes.read(header["outcomes"])
-        self.learner.policy = Shared.load(io.BytesIO(policy))
+        self.learner.replace(read_policy(policy, processes=self._processes))
         self.learner.policy.floor = self.settings.floor  # may have changed during its refit
         self.learner.restore(header["learner"])
         self.learner.frozen = self.settings.frozen

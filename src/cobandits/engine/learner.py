@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -16,20 +15,13 @@ from numpy.typing import NDArray
 from cobandits.decisions import Decisions
 from cobandits.engine.errors import DiskFullError, StoreAwayError
 from cobandits.engine.outcomes import Lesson
-from cobandits.engine.settings import Settings
-from cobandits.errors import CobanditsError
-from cobandits.policies.shared import Refit, Shared, Snapshot
-from cobandits.policies.shared.checkpoint import load
+from cobandits.engine.policies import Learned, SpacePolicy, Staged, close, install, is_lost
+from cobandits.errors import ClusterError, CobanditsError
 
 __all__ = [
     "INLINE",
     "Learner",
     "as_rows",
-    "policy_bytes",
-    "policy_copy",
-    "policy_for",
-    "policy_under",
-    "warm_up",
 ]
 
 Doubles = NDArray[np.float64]
@@ -40,18 +32,6 @@ Rows = tuple[list[str], Doubles, Decisions, list[float]]  # as a policy learns t
 # Rewards below which the prior is learned at once, in the same thread: with so few it takes
 # milliseconds, and is due after nearly each reward.
 INLINE = 32
-
-
-def policy_for(settings: Settings) -> Shared:
-    """Return a policy that has learned nothing."""
-    return Shared(
-        dim=settings.schema.dim,
-        labels=True,
-        explore=settings.explore,
-        on_change=settings.on_change,
-        rewards=settings.reward_kind,
-        floor=settings.floor,
-    )
 
 
 def as_rows(tasks: Sequence[str], rows: Sequence[Doubles], values: list[float]) -> Rows:
@@ -74,7 +54,7 @@ class Learner:
     since: two states with the same name have the same bits.
     """
 
-    def __init__(self, policy: Shared, features: Features, base: int) -> None:
+    def __init__(self, policy: SpacePolicy, features: Features, base: int) -> None:
         self.policy = policy
         self.waiting: deque[Lesson] = deque()
         self.base = base
@@ -126,7 +106,7 @@ class Learner:
     def _learn(self, count: int = 1) -> None:
         try:
             self.policy.learn(*self._rows(count))
-        except (StoreAwayError, DiskFullError):  # not in a replay: nothing is learned yet
+        except (StoreAwayError, DiskFullError, ClusterError):  # not in a replay
             raise
         except CobanditsError as error:  # the same in every replay
             if count > 1:
@@ -148,11 +128,11 @@ class Learner:
 
     # ---- The prior
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> Staged:
         """Return what another thread needs to learn the prior with the next reward."""
         return self.policy.snapshot(*self._rows())
 
-    def install(self, number: int, found: Refit | None = None) -> None:
+    def install(self, number: int, found: Learned | None = None) -> None:
         """Begin a version: with what was learned elsewhere, or learn it here, with the same bits.
 
         ``number`` is that of the event.
@@ -162,14 +142,30 @@ class Learner:
                 pass
             self._learn()
         else:
-            self.policy.install(found)
+            install(self.policy, found)
             self.waiting.popleft()
         self.base, self.learned = number, 0
 
-    def begin(self, number: int, policy: Shared, waiting: Iterable[Lesson] | None = None) -> None:
+    def begin(
+        self, number: int, policy: SpacePolicy, waiting: Iterable[Lesson] | None = None
+    ) -> None:
         """Begin a version with another policy; what waits, or is given, is learned by it."""
-        self.policy, self.base, self.learned = policy, number, 0
+        self.replace(policy)
+        self.base, self.learned = number, 0
         self.waiting = self.waiting if waiting is None else deque(waiting)
+
+    # ---- Where the policy lives
+
+    @property
+    def lost(self) -> bool:
+        """Whether what was learned is lost with a process, and must be learned from the log."""
+        return is_lost(self.policy)
+
+    def replace(self, policy: SpacePolicy) -> None:
+        """Go on with a policy, and end the processes of another one."""
+        if policy is not self.policy:
+            close(self.policy)
+        self.policy = policy
 
     # ---- Files
 
@@ -185,32 +181,3 @@ class Learner:
         """Take what :meth:`saved` returned."""
         self.base, self.learned = int(saved["base"]), int(saved["learned"])
         self.waiting = deque(Lesson(*one) for one in saved["waiting"])
-
-
-def policy_bytes(policy: Shared) -> bytes:
-    """Return all that a policy has learned."""
-    buffer = io.BytesIO()
-    policy.save(buffer)
-    return buffer.getvalue()
-
-
-def policy_under(settings: Settings, policy: Shared) -> Shared:
-    """Return what a policy has learned under the settings of a space, as a snapshot keeps it."""
-    twin = policy_for(settings)
-    twin.restore(load(io.BytesIO(policy_bytes(policy)), lambda _, state: state))
-    return policy_copy(twin)
-
-
-def policy_copy(policy: Shared) -> Shared:
-    """Return a policy with the same state, which goes its own way."""
-    return Shared.load(io.BytesIO(policy_bytes(policy)))
-
-
-@functools.cache
-def warm_up() -> None:
-    """Load what is loaded when a policy first decides and learns, so that no request waits."""
-    policy, rng = Shared(dim=2, explore="always"), np.random.default_rng(0)
-    for y in (0.0, 1.0, 0.5):
-        arms = rng.standard_normal((1, 3, 2))
-        made = policy.decide([0], arms, rng)
-        policy.learn([0], arms, made, [y * float(made.probabilities[0])])

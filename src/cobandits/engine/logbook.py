@@ -21,8 +21,8 @@ from cobandits.engine.history import (
     record,
     record_in_log,
 )
-from cobandits.engine.learner import policy_copy
 from cobandits.engine.messages import Decision
+from cobandits.engine.policies import policy_copy
 from cobandits.engine.reader import Reader
 from cobandits.engine.report import Report, report
 from cobandits.engine.settings import Settings

@@ -20,18 +20,20 @@ from typing import IO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.engine.learner import as_rows, policy_bytes, policy_for
+from cobandits.engine.learner import Learner, as_rows
+from cobandits.engine.policies import Learned, policy_bytes, shared_for
 from cobandits.engine.settings import Settings
 from cobandits.engine.snapshots import packed, unpacked
-from cobandits.errors import CobanditsError
+from cobandits.errors import ClusterError, CobanditsError
 from cobandits.policies.shared import Refit, Shared, Snapshot, refit
 from cobandits.policies.shared.checkpoint import load
 from cobandits.policies.shared.state import State
+from cobandits.sharded import ShardedShared, StagedRefit
 
-__all__ = ["LARGE", "Refitter", "Task", "main"]
+__all__ = ["LARGE", "Refitter", "ShardedTask", "Task", "main", "task_of"]
 
 Doubles = NDArray[np.float64]
-Done = Callable[[Refit | None, bytes], None]
+Done = Callable[[Learned | None, bytes], None]
 
 # Features of all rewards from which a process learns the prior. With fewer it takes some hundredths
 # of a second, which few would notice; the process has 100 MB.
@@ -57,6 +59,22 @@ class Task(NamedTuple):
         return self.snapshot.origin.rewards * len(self.x) >= LARGE
 
 
+class ShardedTask(NamedTuple):
+    """A prior to learn from shards, which hold the next reward aside."""
+
+    policy: ShardedShared
+    staged: StagedRefit
+
+
+def task_of(settings: Settings, learner: Learner) -> Task | ShardedTask:
+    """Return what is needed to learn the prior with the next reward."""
+    staged = learner.snapshot()
+    if isinstance(staged, Snapshot):
+        return Task(settings, staged, *learner.following())
+    assert isinstance(learner.policy, ShardedShared)
+    return ShardedTask(learner.policy, staged)
+
+
 class Refitter:
     """One thread that learns priors one after the other, and the process that it waits for."""
 
@@ -65,7 +83,7 @@ class Refitter:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
-    def start(self, task: Task, done: Done) -> None:
+    def start(self, task: Task | ShardedTask, done: Done) -> None:
         """Learn a prior; then call ``done`` with it and the policy's bytes, or None if it fails."""
         self._pool.submit(self._run, task, done)
 
@@ -77,11 +95,15 @@ class Refitter:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._end()
 
-    def _run(self, task: Task, done: Done) -> None:
+    def _run(self, task: Task | ShardedTask, done: Done) -> None:
         try:
-            found = self._in_process(task) if task.is_large else None
+            found: tuple[Learned, bytes] | None = None
+            if isinstance(task, Task) and task.is_large:
+                found = self._in_process(task)
             if not self._closed:
                 done(*(found or _here(task)))
+        except ClusterError as error:  # the space is made anew, or goes on without this prior
+            logging.getLogger("cobandits").info("a prior was given up: %s", error)
         except Exception:  # the reward is learned in line, which fails the same way in a replay
             logging.getLogger("cobandits").exception("a prior could not be learned")
             done(None, b"")
@@ -135,15 +157,18 @@ class Refitter:
                         pipe.close()
 
 
-def _here(task: Task) -> tuple[Refit, bytes]:
+def _here(task: Task | ShardedTask) -> tuple[Learned, bytes]:
     """Learn a prior in this thread."""
+    if isinstance(task, ShardedTask):
+        prepared = task.staged.learned()
+        return prepared, task.policy.saved_after(prepared)
     found = refit(task.snapshot)
     return found, _bytes_of(task.settings, found.state)
 
 
 def _bytes_of(settings: Settings, state: State) -> bytes:
     """Return the file of a policy with a state, which nobody may change meanwhile."""
-    twin = policy_for(settings)
+    twin = shared_for(settings)
     twin.restore(state)
     return policy_bytes(twin)
 

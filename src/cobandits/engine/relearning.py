@@ -1,20 +1,19 @@
-"""Learning the log anew: without some of its rewards, or under another schema."""
+"""Learning the log anew: without some of its rewards, or under other settings."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.events import Event
-from cobandits.engine.learner import Learner, policy_for
+from cobandits.engine.learner import Learner
 from cobandits.engine.memory import Memory
 from cobandits.engine.outcomes import Lesson, Outcomes
-from cobandits.engine.settings import Settings
+from cobandits.engine.policies import SpacePolicy, policy_for
+from cobandits.engine.settings import Settings, relearned_under
 from cobandits.engine.stores import Query, Store
-from cobandits.engine.versions import schema_of
-from cobandits.policies import Shared
-from cobandits.schema import Schema
 
 __all__ = ["Relearning"]
 
@@ -23,14 +22,19 @@ class Relearning:
     """The rewards of a space in the order of learning, but for those of a span of time.
 
     A reward that is left out is as one that never came: where there is a default, that is learned
-    at the end of the window. With a schema, the requests of the log are encoded by it; the reward
-    of one that does not fit is left out.
+    at the end of the window. ``changed`` are settings to learn it under. With a schema, the
+    requests of the log are encoded by it; the reward of one that does not fit is left out.
     """
 
     def __init__(
-        self, store: Store, space: int, since: int, before: int, schema: Schema | None = None
+        self,
+        store: Store,
+        space: int,
+        since: int,
+        before: int,
+        changed: Mapping[str, Any] | None = None,
     ) -> None:
-        self.schema = schema
+        self._changed = dict(changed or {})
         self.outcomes = Outcomes()
         self.lessons: list[Lesson] = []
         self._store, self._space, self._span = store, space, (since, before)
@@ -55,17 +59,16 @@ class Relearning:
         self.lessons += self.outcomes.follow(followed, self._settings)
         if event.kind == "change":
             self._settings = self._settings.followed(event.body)
-        elif event.kind == "relearn" and (schema := schema_of(event)) is not None:
-            self._settings = replace(self._settings, schema=schema)
+        elif event.kind == "relearn":
+            self._settings = self._settings.relearned(event.body)
 
-    def taught(self, count: int | None = None) -> Shared:
+    def taught(self, count: int | None = None) -> SpacePolicy:
         """Return a policy that has learned the first lessons, all of them by default."""
         assert self._settings is not None
         self._taught = len(self.lessons) if count is None else count
-        schema = self.schema or self._settings.schema
-        memory = Memory(self._space, self._store, schema)
-        policy = policy_for(replace(self._settings, schema=schema))
-        learner = Learner(policy, memory.lesson, 0)
+        settings = replace(self._settings, **self._changed)
+        memory = Memory(self._space, self._store, settings.schema)
+        learner = Learner(policy_for(settings), memory.lesson, 0)
         learner.add(self.lessons[: self._taught])
         learner.finish()
         return learner.policy
@@ -79,14 +82,18 @@ class Relearning:
         """Return the body of the event that installs the policy."""
         since, before = self._span
         body: dict[str, Any] = {"since": since, "before": before, "count": self._taught}
-        if self.schema is not None:
-            body["schema"] = self.schema.to_dict()
+        others = {name: value for name, value in self._changed.items() if name != "schema"}
+        if "schema" in self._changed:
+            body["schema"] = self._changed["schema"].to_dict()
+        if others:
+            body["settings"] = others
         return encoded(body).decode()
 
     @classmethod
-    def of(cls, event: Event, store: Store) -> tuple[Relearning, Shared]:
+    def of(cls, event: Event, store: Store) -> tuple[Relearning, SpacePolicy]:
         """Do again what an event says."""
         asked: dict[str, Any] = decoded(event.body or "")
-        found = cls(store, event.space, asked["since"], asked["before"], schema_of(event))
+        span = asked["since"], asked["before"]
+        found = cls(store, event.space, *span, relearned_under(event.body))
         found.extend(event.number - 1)
         return found, found.taught(asked["count"])

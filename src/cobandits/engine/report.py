@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from cobandits.engine.encoding import arm_ids
 from cobandits.engine.messages import when
+from cobandits.engine.policies import SpacePolicy
 from cobandits.engine.trajectories import Trajectory, log_of, usable
 from cobandits.engine.versions import SchemaVersion
 from cobandits.errors import CobanditsError
 from cobandits.evaluation import Value, evaluate
 from cobandits.intervals import t_interval
-from cobandits.policies import Shared
 from cobandits.schema import Schema
 
 __all__ = ["Day", "Earned", "Report", "changed_alone", "report"]
@@ -94,7 +94,7 @@ def report(
     version: str,
     found: list[Trajectory],
     schema: SchemaVersion,
-    policy: Shared,
+    policy: SpacePolicy,
     waiting: int,
     now: int,
 ) -> Report:
@@ -125,7 +125,7 @@ def _within_window(made: list[Trajectory], now: int) -> list[str]:
     return [f"decisions within their window: {n:,}; {said}"] if n else []
 
 
-def changed_alone(policy: Shared) -> list[str]:
+def changed_alone(policy: SpacePolicy) -> list[str]:
     """Say which tasks were found to have changed alone, the last few."""
     follows = "learning went on" if policy.on_change == "alert" else "it started again"
     return [
@@ -134,7 +134,7 @@ def changed_alone(policy: Shared) -> list[str]:
     ]
 
 
-def _sharing(policy: Shared) -> tuple[str, ...]:
+def _sharing(policy: SpacePolicy) -> tuple[str, ...]:
     """Return the tasks whose predictions come from the others for the most part."""
     if not policy.rewards:
         return ()

@@ -20,7 +20,15 @@ from cobandits.policies.shared.likelihoods import LIKELIHOODS
 from cobandits.policies.shared.likelihoods import Rewards as RewardKind
 from cobandits.schema import Schema, Vector
 
-__all__ = ["CHANGEABLE", "LEARNED", "VECTOR", "Settings", "microseconds"]
+__all__ = [
+    "CHANGEABLE",
+    "LEARNED",
+    "SHARDED",
+    "VECTOR",
+    "Settings",
+    "microseconds",
+    "relearned_under",
+]
 
 Explore = Literal["needed", "always", "never", "ucb"]
 OnChange = Literal["adapt", "start-over", "alert"]
@@ -32,6 +40,11 @@ _UNITS = {"ms": 1e3, "s": 1e6, "m": 6e7, "h": 3.6e9, "d": 8.64e10, "w": 6.048e11
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _LONGEST = 3.2e15  # microseconds, a century: ends of windows are dates
 CHANGEABLE = ("window", "default_reward", "floor", "mode", "baseline_share", "frozen")
+SHARDED: dict[str, Any] = {
+    "reward_kind": "gaussian",
+    "on_change": "alert",
+}  # what several shards can do
+_POLICY = ("schema", "reward_kind", "explore", "on_change", "shards")  # what a policy is made with
 LEARNED = "learned"  # in a change of `frozen`, beside it: the rewards learned by then
 
 
@@ -88,6 +101,10 @@ class Settings:
         Whether learning rests. Rewards are kept, and learned in their order when it goes on.
     explore, on_change
         As in :class:`cobandits.Shared`.
+    shards : int
+        Processes that the tasks are dealt to, where one does not suffice. With several, rewards
+        are any numbers (``reward_kind="gaussian"``), and when tasks have changed learning goes on
+        (``on_change="alert"``): set both.
     """
 
     schema: Schema
@@ -101,6 +118,7 @@ class Settings:
     frozen: bool = False
     explore: Explore = "needed"
     on_change: OnChange = "adapt"
+    shards: int = 1
 
     def __post_init__(self) -> None:
         wait = microseconds(self.window)
@@ -112,6 +130,7 @@ class Settings:
             if not 0 <= (share := getattr(self, name)) <= 1:
                 raise ConfigurationError(f"{name} must be a share from 0 to 1, got {share}")
         self._check_rewards()
+        self._check_shards()
         if wait is None and (self.default_reward is not None or self.rewards != "first"):
             what = "a default reward" if self.rewards == "first" else f"rewards={self.rewards!r}"
             raise ConfigurationError(f"{what} needs a window at whose end it is learned, as '1h'")
@@ -134,6 +153,19 @@ class Settings:
                 "a sum of rewards of 0 and 1 may be more than 1: with rewards='sum' take "
                 "reward_kind='count'"
             )
+
+    def _check_shards(self) -> None:
+        if type(self.shards) is not int or self.shards < 1:
+            raise ConfigurationError(
+                f"shards must be a whole number from 1 on, got {self.shards!r}"
+            )
+        wrong = [
+            f"{name}={value!r}, got {given!r}"
+            for name, value in SHARDED.items()
+            if (given := getattr(self, name)) != value
+        ]
+        if self.shards > 1 and wrong:
+            raise ConfigurationError(f"a space with several shards needs {' and '.join(wrong)}")
 
     @property
     def _needed(self) -> str:
@@ -186,6 +218,18 @@ class Settings:
         given.pop(LEARNED, None)
         return self.changed(**given)
 
+    def relearned(self, body: str | None) -> Settings:
+        """Return the settings after the log was learned anew, by the body of its event."""
+        return replace(self, **relearned_under(body))
+
+    def differences_in_policy(self, other: Settings) -> list[str]:
+        """Return what keeps a policy that was made with other settings from going on here."""
+        return [
+            name
+            for name in _POLICY
+            if _comparable(getattr(self, name)) != _comparable(getattr(other, name))
+        ]
+
     def differences(self, given: Mapping[str, Any]) -> list[str]:
         """Return the names of the settings that are given and not as they are here."""
         asked = replace(self, **given)
@@ -206,6 +250,15 @@ class Settings:
         if unknown:
             raise ConfigurationError(f"unknown settings: {', '.join(unknown)}")
         return cls(**{**given, "schema": Schema.from_dict(given["schema"])})
+
+
+def relearned_under(body: str | None) -> dict[str, Any]:
+    """Return the settings that the log was learned anew under, by the body of the event."""
+    given: dict[str, Any] = decoded(body or "")
+    changed = dict(given.get("settings", {}))
+    if "schema" in given:
+        changed["schema"] = Schema.from_dict(given["schema"])
+    return changed
 
 
 def _comparable(value: object) -> Any:

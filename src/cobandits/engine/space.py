@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import datetime
@@ -12,8 +12,8 @@ from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.comparison import Comparison, compared
 from cobandits.engine.encoding import Prepared, prepared, read
 from cobandits.engine.errors import ConflictError, UnknownVersionError
-from cobandits.engine.jobs import Call, Job, Result
-from cobandits.engine.learner import policy_copy
+from cobandits.engine.fold import Relearned
+from cobandits.engine.jobs import Answered, Call, Job, Result
 from cobandits.engine.logbook import Logbook
 from cobandits.engine.messages import (
     Activate,
@@ -25,12 +25,12 @@ from cobandits.engine.messages import (
     Reward,
     Rewarded,
 )
+from cobandits.engine.policies import SpacePolicy, close, placed, policy_copy
 from cobandits.engine.relearning import Relearning
-from cobandits.engine.settings import LEARNED
+from cobandits.engine.settings import LEARNED, SHARDED
 from cobandits.engine.uploads import upload_body, uploaded_policy
-from cobandits.engine.versions import Version, version_number, versions_of
+from cobandits.engine.versions import Version, settings_at, version_number, versions_of
 from cobandits.errors import DataError
-from cobandits.policies import Shared
 from cobandits.schema import Schema
 
 __all__ = ["Space"]
@@ -116,16 +116,9 @@ class Space(Logbook):
         return future
 
     def send(
-        self,
-        requests: Sequence[Request | Prepared],
-        done: Callable[[list[Answer | Exception]], None],
-        *,
-        plain: bool = False,
+        self, requests: Sequence[Request | Prepared], done: Answered, *, plain: bool = False
     ) -> None:
-        """Do the same without a future: ``done`` gets the answers, mostly in the engine's thread.
-
-        It must neither wait nor fail.
-        """
+        """Do the same: the engine's thread gives the answers to ``done``, which must not fail."""
         self._writer.put(Job(self._fold.number, self._prepared(requests, plain), done))
 
     def _prepared(
@@ -154,8 +147,11 @@ class Space(Logbook):
         """Return the versions, in order: each began with an event that its name tells."""
         return versions_of(self._core.store, self._fold.number)
 
-    def policy(self, version: str | None = None) -> Shared:
-        """Return a copy of the policy: as it is now, or as a version began."""
+    def policy(self, version: str | None = None) -> SpacePolicy:
+        """Return a copy of the policy: as it is now, or as a version began.
+
+        It is all in this process, also where the space has several shards.
+        """
         if version is None:
             return self._writer.call(lambda: policy_copy(self._fold.learner.policy))
         number = version_number(self._core.store, self._fold.number, version)
@@ -176,7 +172,7 @@ class Space(Logbook):
         if version is None:
             return self.settings.schema
         number = version_number(self._core.store, self._fold.number, version)
-        return [one.schema for one in self.schemas() if one.number <= number][-1]
+        return settings_at(self._core.store, self._fold.number, number).schema
 
     def upload(self, label: str, content: bytes) -> Version:
         """Keep a policy that :meth:`Shared.save` wrote as a version, to compare and return to.
@@ -214,10 +210,11 @@ class Space(Logbook):
         number = version_number(self._core.store, self._fold.number, version)
 
         def roll_back() -> None:
-            if self._schema(version).to_dict() != self.settings.schema.to_dict():
+            then = settings_at(self._core.store, self._fold.number, number)
+            if different := self.settings.differences_in_policy(then):
                 raise DataError(
-                    f"{version} has another schema than now; learn the log anew under that one: "
-                    "relearn(schema=...)"
+                    f"{version} has another {' and '.join(different)} than now; learn the log "
+                    "anew under that one: relearn(schema=...) or relearn(shards=...)"
                 )
             body = encoded({"learned": self._fold.learner.learned}).decode()
             self._writer.write(self._fold, "rollback", ref=number, body=body)
@@ -231,31 +228,47 @@ class Space(Logbook):
         since: datetime | None = None,
         before: datetime | None = None,
         schema: Schema | None = None,
+        shards: int | None = None,
     ) -> Version:
-        """Learn all anew: without the rewards of a span of time, or under another schema.
+        """Learn all anew: without the rewards of a span of time, or under other settings.
 
         Rewards that are left out stay in the log. From then on requests are encoded by the
-        schema. It takes as long as all rewards take to learn; decisions go on.
+        schema. With several shards, rewards are any numbers and changes of the tasks are noted,
+        as :class:`Settings` says. It takes as long as all rewards take to learn; decisions go on.
         """
-        if (since is None) != (before is None) or (since is None and schema is None):
-            raise DataError("give since and before, or a schema, or all of them")
+        changed = self._changed(schema, shards)
+        if (since is None) != (before is None) or (since is None and not changed):
+            raise DataError("give since and before, or a schema, or shards, or all of them")
         start, end = (0 if one is None else round(one.timestamp() * 1e6) for one in (since, before))
         self._check_relearns()
-        if schema is not None:
-            replace(self.settings, schema=schema)  # refuses one that a space cannot have
-            schema = Schema.from_dict(decoded(encoded(schema.to_dict())))  # as a replay reads it
-        found = Relearning(self._core.store, self._fold.number, start, end, schema)
+        found = Relearning(self._core.store, self._fold.number, start, end, changed)
         found.extend(self._writer.call(lambda: self._core.last))
-        policy = found.taught()
+        policy = placed(found.taught(), processes=self._core.processes)  # nobody waits for it
 
         def install() -> None:
             self._check_relearns()
             found.extend(self._core.next_number() - 1)
-            self._writer.write(self._fold, "relearn", body=found.body(), found=(found, policy))
+            made = Relearned(found, policy)
+            self._writer.write(self._fold, "relearn", body=found.body(), found=made)
             self._writer.keep(self._fold)
 
-        self._writer.call(install)
+        try:
+            self._writer.call(install)
+        except BaseException:
+            if self._fold.learner.policy is not policy:
+                close(policy)
+            raise
         return self.versions()[-1]
+
+    def _changed(self, schema: Schema | None, shards: int | None) -> dict[str, Any]:
+        """Return the settings to learn the log anew under; refuse those that cannot be."""
+        changed: dict[str, Any] = {}
+        if schema is not None:  # as a replay reads it
+            changed["schema"] = Schema.from_dict(decoded(encoded(schema.to_dict())))
+        if shards is not None:
+            changed |= {"shards": shards, **(SHARDED if shards != 1 else {})}
+        replace(self.settings, **changed)
+        return changed
 
     def _check_relearns(self) -> None:
         if self.settings.frozen:

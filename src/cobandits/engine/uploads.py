@@ -10,33 +10,35 @@ import zipfile
 from cobandits.engine.codec import decoded
 from cobandits.engine.encoding import check_name
 from cobandits.engine.events import Event
+from cobandits.engine.policies import SpacePolicy, n_shards, read_policy
 from cobandits.engine.settings import Settings
 from cobandits.engine.versions import NAME
 from cobandits.errors import DataError, ModelFileError
-from cobandits.policies import Shared
+from cobandits.sharded.container import is_sharded, unpacked
 
 __all__ = ["PRESENT", "content_of", "policy_of", "upload_body", "uploaded_policy"]
 
 _GROWTH = 4  # bytes in memory per byte of a file: arrays are not compressed, but for a forged one
 PRESENT = "present"  # how the service calls the state now where versions are compared
+_BUFFER = re.compile(r"<_io\.BytesIO object at \w+>")  # how an error names what was read
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
-def uploaded_policy(content: bytes, settings: Settings) -> Shared:
+def uploaded_policy(content: bytes, settings: Settings) -> SpacePolicy:
     """Return the policy of a file; refuse one that does not fit the space."""
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            size = sum(one.file_size for one in archive.infolist())
+        for part in unpacked(content)[1] if is_sharded(content) else [content]:
+            _check_size(part)
+        policy = read_policy(content)
     except (zipfile.BadZipFile, NotImplementedError) as error:
         raise DataError(f"the file is no policy that Shared.save wrote ({error})") from None
-    if size > _GROWTH * len(content) + 2**20:
-        raise DataError(f"the file has {len(content)} bytes and says to hold {size}; it is forged")
-    buffer = io.BytesIO(content)
-    try:
-        policy = Shared.load(buffer)
     except ModelFileError as error:
-        says = str(error).replace(str(buffer), "it")
+        says = _BUFFER.sub("it", str(error))
         raise DataError(f"the file is no policy that Shared.save wrote: {says}") from None
+    if (given := n_shards(policy)) != settings.shards:
+        raise DataError(
+            f"the policy of the file has shards={given}, this space needs {settings.shards}"
+        )
     wanted = {
         "dim": settings.schema.dim,
         "labels": True,
@@ -50,6 +52,14 @@ def uploaded_policy(content: bytes, settings: Settings) -> Shared:
                 f"the policy of the file has {name}={given!r}, this space needs {value!r}"
             )
     return policy
+
+
+def _check_size(content: bytes) -> None:
+    """Refuse a file of arrays that says to hold far more than its size."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        size = sum(one.file_size for one in archive.infolist())
+    if size > _GROWTH * len(content) + 2**20:
+        raise DataError(f"the file has {len(content)} bytes and says to hold {size}; it is forged")
 
 
 def upload_body(label: str, content: bytes) -> str:
@@ -68,6 +78,6 @@ def content_of(event: Event) -> bytes:
     return base64.b64decode(decoded(event.body or "")["file"])
 
 
-def policy_of(event: Event) -> Shared:
+def policy_of(event: Event) -> SpacePolicy:
     """Return the policy that an event keeps."""
-    return Shared.load(io.BytesIO(content_of(event)))
+    return read_policy(content_of(event))

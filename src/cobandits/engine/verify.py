@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from dataclasses import dataclass
 
@@ -11,9 +10,8 @@ from cobandits.engine.errors import DamagedLogError
 from cobandits.engine.events import Event, choice_of
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.history import decided_again
-from cobandits.engine.learner import policy_bytes
+from cobandits.engine.policies import SpacePolicy, policy_bytes, read_policy
 from cobandits.engine.stores import Query, Store
-from cobandits.policies import Shared
 
 __all__ = ["Live", "Replay", "Verification", "live_state", "verified"]
 
@@ -93,11 +91,11 @@ class Replay(Core):
         if event.number in self._wanted:
             self._versions[event.number] = policy_bytes(fold.learner.policy)
 
-    def version_policy(self, number: int) -> Shared:
+    def version_policy(self, number: int) -> SpacePolicy:
         """Return the policy that a version began with."""
         if number not in self._versions:  # before the first snapshot, or a file
             return super().version_policy(number)
-        return Shared.load(io.BytesIO(self._versions[number]))
+        return read_policy(self._versions[number])
 
 
 def verified(store: Store, live: list[Live], last: int) -> Verification:

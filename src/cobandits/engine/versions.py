@@ -11,6 +11,7 @@ from cobandits.engine.codec import decoded
 from cobandits.engine.errors import UnknownSpaceError, UnknownVersionError
 from cobandits.engine.events import Event
 from cobandits.engine.messages import when
+from cobandits.engine.settings import Settings
 from cobandits.engine.stores import Query, Store
 from cobandits.schema import Schema
 
@@ -21,6 +22,7 @@ __all__ = [
     "drop_snapshots",
     "schema_of",
     "schemas_of",
+    "settings_at",
     "version_number",
     "versions_of",
 ]
@@ -102,6 +104,19 @@ def schema_of(event: Event) -> Schema | None:
     body = decoded(event.body or "")
     given = body["settings"]["schema"] if event.kind == "space" else body.get("schema")
     return None if given is None else Schema.from_dict(given)
+
+
+def settings_at(store: Store, space: int, number: int) -> Settings:
+    """Return the settings that the policy of a version was made with."""
+    found: Settings | None = None
+    for event in store.read(Query(space=space, kinds=("space", "relearn"), through=number)):
+        if found is None:
+            found = Settings.from_dict(decoded(event.body or "")["settings"])
+        else:
+            found = found.relearned(event.body)
+    if found is None:
+        raise UnknownSpaceError("this space was deleted; nothing was kept")
+    return found
 
 
 def schemas_of(store: Store, space: int) -> list[SchemaVersion]:

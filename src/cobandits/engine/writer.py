@@ -16,12 +16,12 @@ from cobandits.engine.group import Group
 from cobandits.engine.inbox import Inbox
 from cobandits.engine.jobs import Asked, Call, Command, Job, another
 from cobandits.engine.pieces import QUIET, Pieces
-from cobandits.engine.refits import Refitter, Task
+from cobandits.engine.policies import Learned
+from cobandits.engine.refits import Refitter, task_of
 from cobandits.engine.retention import remove_events
 from cobandits.engine.stores import Batch
 from cobandits.engine.versions import drop_snapshots
-from cobandits.errors import CobanditsError
-from cobandits.policies.shared import Refit
+from cobandits.errors import ClusterError, CobanditsError
 
 __all__ = ["Writer"]
 
@@ -29,6 +29,7 @@ Done = TypeVar("Done")
 
 _SLICE = 0.002  # seconds of learning between two groups
 _PAUSE = 0.25  # seconds after which windows are looked at again
+_MENDED = 1.0  # seconds after which a space is made anew again: its processes may end at once
 
 
 class Writer:
@@ -42,6 +43,7 @@ class Writer:
         self._took = 0.0  # and how many seconds it took to answer them
         self._refits: dict[int, object] = {}  # by space: which refit is under way
         self._refitter = Refitter()
+        self._mended: dict[int, float] = {}  # by space: when it was last made anew
         self._thread = threading.Thread(target=self._run, name="cobandits-engine", daemon=True)
         self._closing = False
         self._closed = False
@@ -88,6 +90,7 @@ class Writer:
             return
         self.call(self._begin_closing)
         self._thread.join()
+        self.core.close()
         self._refitter.close()
 
     def _begin_closing(self) -> None:
@@ -105,7 +108,7 @@ class Writer:
                 self.save(fold, fold.snapshot())
                 self._pieces.write_all(self.core.commit)
             drop_snapshots(self.core.store, fold.number)
-        except EngineError as error:  # it is a short cut only
+        except (EngineError, ClusterError) as error:  # it is a short cut only
             logging.getLogger("cobandits").warning("no snapshot was kept: %s", error)
 
     # ---- The thread
@@ -128,6 +131,7 @@ class Writer:
 
     def _turn(self) -> None:
         tickets, commands = self._inbox.collected(self._patience(), self._took)
+        self._mend()
         if tickets:
             begin = time.monotonic()
             self._answer(tickets)
@@ -137,11 +141,26 @@ class Writer:
             command.run()
         try:
             self._learn()
-        except StoreError:  # away: nothing was learned, the next turn tries again
+        except (StoreError, ClusterError):  # away: the next turn tries again
             time.sleep(_PAUSE / 10)
         if self._pieces.due(self._asked):
             self._pieces.write_one(self.core.commit)
         self.tick()
+
+    def _mend(self) -> None:
+        """Make spaces anew that have lost a process; what was answered is in the log."""
+        now = time.monotonic()
+        for fold in [one for one in self.core.folds.values() if one.learner.lost]:
+            if now < self._mended.get(fold.number, 0.0) + _MENDED:
+                continue
+            self._mended[fold.number] = now
+            self._refits.pop(fold.number, None)
+            warn = logging.getLogger("cobandits").warning
+            warn("a process of %r has ended; it is learned again from the log", fold.name)
+            try:
+                self.core.rebuild(fold)
+            except (StoreError, ClusterError) as error:  # the next turn tries again
+                warn("%r could not be learned again: %s", fold.name, error)
 
     def _answer(self, tickets: list[Asked]) -> None:
         try:
@@ -180,26 +199,28 @@ class Writer:
     def _start_refit(self, fold: SpaceFold) -> None:
         token = self._refits[fold.number] = object()
         try:
-            task = Task(fold.settings, fold.learner.snapshot(), *fold.learner.following())
-        except StoreError:
+            task = task_of(fold.settings, fold.learner)
+        except (StoreError, ClusterError):
             del self._refits[fold.number]
             raise
         except CobanditsError:  # the reward is refused: in line it is left out, as in a replay
             self._install(fold, token, None, b"")
             return
 
-        def learned(found: Refit | None, content: bytes) -> None:  # in another thread
+        def learned(found: Learned | None, content: bytes) -> None:  # in another thread
             self._inbox.put(Command(lambda: self._install(fold, token, found, content)))
 
         self._refitter.start(task, learned)
 
-    def _install(self, fold: SpaceFold, token: object, found: Refit | None, content: bytes) -> None:
+    def _install(
+        self, fold: SpaceFold, token: object, found: Learned | None, content: bytes
+    ) -> None:
         """Write that a prior is installed, and install it."""
 
         def installed() -> None:
             fold.apply(event, found=found)
             del self._refits[fold.number]
-            if content:
+            if content and not fold.learner.lost:  # else it may not have been installed
                 self.save(fold, fold.snapshot(content))
 
         if self._refits.get(fold.number) is not token:  # rolled back, deleted, or installed

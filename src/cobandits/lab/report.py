@@ -205,6 +205,9 @@ def _panel(reproduction: Reproduction, name: str) -> dict[str, object]:
 def _caption(average: str, lines: Mapping[str, Sequence[Record]]) -> str:
     n = _n_trials(lines)
     shown = "One trial" if n == 1 else f"{average.capitalize()} over {n} trials"
+    trials = {name: _n_trials({name: records}) for name, records in lines.items()}
+    fewer = ", ".join(f"{name}: {count}" for name, count in trials.items() if count < n)
+    shown += f" ({fewer})" if fewer else ""
     note = " Scikit-learn's digits in place of MNIST." if "digits" in _environments(lines) else ""
     return f"Lines: {' · '.join(lines)}. {shown}.{note}"
 

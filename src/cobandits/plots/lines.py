@@ -148,3 +148,14 @@ def over(n_trials: int) -> str:
     if n_trials < _LEAST_TRIALS:
         return f"mean over {n_trials} trials" if n_trials > 1 else "one trial"
     return f"mean and 95 % interval over {n_trials} trials"
+
+
+def over_lines(trials: Mapping[str, int]) -> str:
+    """Say what lines and bands are, and which lines have fewer trials than others.
+
+    >>> over_lines({"ridge": 100, "shared": 10})
+    'mean and 95 % interval over 100 trials (shared: 10)'
+    """
+    most = max(trials.values())
+    fewer = ", ".join(f"{name}: {count}" for name, count in trials.items() if count < most)
+    return over(most) + (f" ({fewer})" if fewer else "")

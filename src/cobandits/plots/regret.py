@@ -15,7 +15,7 @@ from cobandits.plots.lines import (
     label_ends,
     mean_band,
     mean_line,
-    over,
+    over_lines,
     plain_numbers,
     thin,
 )
@@ -72,8 +72,8 @@ def regret(curves: Mapping[str, Sequence[Floats]], setting: str = "") -> Figure:
         rows = _label(axes, lines)
         axes.locator_params(axis="x", integer=True)
         _name_round_axes(axes)
-        n_trials = max(len(trials) for trials in curves.values())
-        above = f"{textwrap.fill(setting, 95)}\n{over(n_trials)}".strip()
+        said = over_lines({name: len(trials) for name, trials in curves.items()})
+        above = f"{textwrap.fill(setting, 95)}\n{said}".strip()
         note(axes, above, pad=6 + 11 * rows)
     return figure
 
@@ -110,8 +110,8 @@ def regret_and_tasks(
         _draw_rounds(left, curves, n_tasks)
         said = _draw_tasks(right, finals, bound or {})
         note(right, f"after the last round, by number of tasks{said}")
-        n_trials = max(len(one.trials) for one in curves.values())
-        head(figure, f"{setting}\n{over(n_trials)}".strip())
+        trials = over_lines({name: len(one.trials) for name, one in curves.items()})
+        head(figure, f"{setting}\n{trials}".strip())
     return figure
 
 
@@ -127,8 +127,8 @@ def regret_by_tasks(
         figure, (axes,) = new_row(6.4, 4.2, 1)
         if said := _draw_tasks(axes, finals, bound or {}):
             note(axes, said.removeprefix("; "))
-        n_trials = max(len(trials) for one in finals.values() for trials in one.values())
-        head(figure, f"{setting}\n{over(n_trials)}".strip())
+        trials = {name: max(map(len, one.values())) for name, one in finals.items()}
+        head(figure, f"{setting}\n{over_lines(trials)}".strip())
     return figure
 
 

@@ -64,6 +64,8 @@ class Inferred:
         parts += [f"missing cells in {', '.join(gaps)}"] if gaps else []
         reasons = [f"{name} ({why})" for name, why in self.left_out.items()]
         parts += [f"left out {', '.join(reasons)}"] if reasons else []
+        alike = [one for name, field in self.fields.items() for one in _look_alikes(name, field)]
+        parts += [f"values that differ in case or spaces only: {', '.join(alike)}"] if alike else []
         return "; ".join(parts)
 
 
@@ -72,6 +74,18 @@ def _described(name: str, field: Field) -> str:
         rest = " and others" if field.unknown == "other" else ""
         return f"{name} ({len(field.values)} values{rest})"
     return name
+
+
+def _look_alikes(name: str, field: Field) -> list[str]:
+    """Return the values of a category that are likely to be one, misspelt.
+
+    >>> _look_alikes("weather", Category(values=("Rain ", "rain", "sun")))
+    ["weather ('Rain ' and 'rain')"]
+    """
+    groups: dict[str, list[str]] = {}
+    for value in (field.values or ()) if isinstance(field, Category) else ():
+        groups.setdefault(" ".join(str(value).casefold().split()), []).append(repr(value))
+    return [f"{name} ({' and '.join(same)})" for same in groups.values() if len(same) > 1]
 
 
 @dataclass(frozen=True, kw_only=True)

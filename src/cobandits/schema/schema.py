@@ -87,11 +87,14 @@ class Schema:
         dates: Sequence[str] = (),
         missing: Literal["indicator", "mean"] = "indicator",
         standardise: bool = False,
-        crosses: Sequence[tuple[str, str]] = (),
+        context: Sequence[str] = (),
+        crosses: Sequence[tuple[str, str]] | Literal["all"] = (),
     ) -> Schema:
         """Return a first schema for rows like these; see :func:`cobandits.schema.infer_fields`.
 
-        ``crosses`` are pairs of fields whose products are features too.
+        ``context`` names the fields that are the same for all arms of a request, such as the
+        weather. ``crosses`` are pairs of fields whose products are features too, or ``"all"`` of a
+        field of the context and one of the arms.
 
         >>> Schema.infer([{"price": 3.5, "kind": "hot"}, {"price": 2, "kind": "cold"}]).names
         ('price', 'kind=cold', 'kind=hot')
@@ -103,7 +106,17 @@ class Schema:
             missing=missing,
             standardise=standardise,
         )
-        return cls(arm=found.fields, crosses=crosses)
+        unknown = [name for name in context if name not in found.fields]
+        if unknown:
+            raise DataError(
+                f"no field {', '.join(unknown)} for the context; there are: "
+                f"{', '.join(found.fields)}"
+            )
+        return cls(
+            arm={name: one for name, one in found.fields.items() if name not in context},
+            context={name: found.fields[name] for name in context},
+            crosses=crosses,
+        )
 
     @property
     def fields(self) -> dict[str, Field]:

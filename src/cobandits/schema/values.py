@@ -112,7 +112,10 @@ def columns_of_rows(rows: Rows, names: Sequence[str]) -> dict[str, Values]:
         known = list(rows.keys() if isinstance(rows, Mapping) else rows.columns)
         lacking = [name for name in names if name not in known]
         if lacking:
-            raise DataError(f"no column {', '.join(lacking)}; there are: {', '.join(known)}")
+            raise DataError(
+                f"no column {', '.join(lacking)}; there are: {', '.join(known)}; add it, or leave "
+                "it out of the schema"
+            )
         return {name: values_of(rows[name]) for name in names}
     unknown = sorted({name for row in rows for name in row} - set(names))
     if unknown:

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cobandits.engine import errors as engine_errors
-from cobandits.errors import CobanditsError, ConfigurationError, DataError, UnknownTaskError
+from cobandits.errors import (
+    ClusterError,
+    CobanditsError,
+    ConfigurationError,
+    DataError,
+    UnknownTaskError,
+)
 from cobandits.wire.problems import Detail, ProblemDocument
 
 __all__ = ["KINDS", "Kind", "ProblemError", "problem_of"]
@@ -101,6 +107,7 @@ _OF: tuple[tuple[type[Exception], str], ...] = (  # the first that fits
     (engine_errors.StoreError, "not-ready"),
     (engine_errors.ClosedError, "not-ready"),
     (engine_errors.OwnedError, "not-ready"),
+    (ClusterError, "not-ready"),  # a process of a space has ended, and is started again
     (DataError, "invalid-request"),
     (ConfigurationError, "invalid-request"),
 )

@@ -29,8 +29,8 @@ _RELEARN = Call(
     method="POST",
     path=IN + "/relearn",
     role="admin",
-    does="Learn the log anew, without the rewards of a time that was wrong or under another "
-    "schema; becomes a version.",
+    does="Learn the log anew, without the rewards of a time that was wrong, under another "
+    "schema or in several processes; becomes a version.",
     handler=versions.relearn,
     asks=Relearn,
     answers={200: VersionReply},
@@ -103,7 +103,8 @@ def _files() -> list[Call]:
             method="GET",
             path=IN + "/versions/{version}/file",
             role="read",
-            does="A version's policy as a file, for cobandits.Shared.load.",
+            does="A version's policy as a file, for cobandits.Shared.load or, with several shards, "
+            "cobandits.sharded.ShardedShared.load.",
             handler=versions.version_file,
             answers={200: None},
             problems=("unknown-space", "unknown-version"),
@@ -114,8 +115,8 @@ def _files() -> list[Call]:
             method="PUT",
             path=IN + "/versions/{version}/file",
             role="admin",
-            does="Keep a file of Shared.save as a version, under a label of yours. It decides "
-            "nothing before it is restored.",
+            does="Keep a file of Shared.save or ShardedShared.save as a version, under a label of "
+            "yours. It decides nothing before it is restored.",
             handler=versions.upload_version,
             takes=versions.FILE,
             answers={200: VersionReply},

@@ -8,5 +8,14 @@ published to each of them.
 from cobandits.sharded.head import Head
 from cobandits.sharded.heads import Heads, LocalHeads, ProcessHeads
 from cobandits.sharded.policy import ShardedShared
+from cobandits.sharded.refits import PreparedRefit, StagedRefit
 
-__all__ = ["Head", "Heads", "LocalHeads", "ProcessHeads", "ShardedShared"]
+__all__ = [
+    "Head",
+    "Heads",
+    "LocalHeads",
+    "PreparedRefit",
+    "ProcessHeads",
+    "ShardedShared",
+    "StagedRefit",
+]

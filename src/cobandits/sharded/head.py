@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,6 +12,7 @@ from numpy.typing import NDArray
 
 from cobandits.errors import ConfigurationError
 from cobandits.policies.shared import Shared, Snapshot
+from cobandits.policies.shared.checkpoint import load
 from cobandits.policies.shared.empirical_bayes import (
     Coordinates,
     DecomposedPrior,
@@ -20,12 +23,13 @@ from cobandits.policies.shared.empirical_bayes import (
 from cobandits.policies.shared.empirical_bayes.fitted import FittedPriors
 from cobandits.policies.shared.empirical_bayes.likelihood import Information, MarginalLikelihood
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows, TaskSquares, busiest_slots
+from cobandits.policies.shared.pending import pending_limit
 from cobandits.policies.shared.refitting import under
 from cobandits.policies.shared.state import Refit, State
-from cobandits.policies.shared.task_drift import TaskChange
 from cobandits.policies.shared.transitions import stored
+from cobandits.ragged import RaggedArms
 
-__all__ = ["Head", "Offer", "Published", "Spread"]
+__all__ = ["Head", "Noted", "Offer", "Published", "Spread"]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
@@ -57,6 +61,14 @@ class Published(NamedTuple):
     spread: float  # factor of its variances
 
 
+class Noted(NamedTuple):
+    """What a shard says after it has learned."""
+
+    room: int  # rewards that it takes before it looks for changes
+    changes: int  # of its tasks, that were not noted before
+    changed: tuple[Hashable, ...]  # tasks that have changed alone, not noted before
+
+
 class _Stage(NamedTuple):
     """What is computed aside until a prior is installed."""
 
@@ -85,6 +97,7 @@ class Head(Shared):
                 f"{setting['rewards']!r}; use Shared for others"
             )
         super().__init__(**setting)
+        self._told = 0, 0  # changes that were noted: of all tasks, of single ones
         self._forget()
 
     def _forget(self) -> None:
@@ -103,13 +116,53 @@ class Head(Shared):
         """Return the prior that decides, None before the first reward."""
         return self.prior
 
-    def changes_so_far(self) -> tuple[int, ...]:
-        """Return after how many rewards the tasks here were found to have changed."""
-        return self.changes
+    def noted(self) -> Noted:
+        """Return what is new since the last time."""
+        found = self._news(self._state)
+        self._told = len(self._state.changes), len(self._state.task_changes)
+        return found
 
-    def task_changes_so_far(self) -> tuple[TaskChange, ...]:
-        """Return the single tasks here that were found to have changed, and when."""
-        return self.task_changes
+    def noted_prepared(self) -> Noted:
+        """Return the same as it will be when what is prepared is installed."""
+        return self._news(self._prepared.state)
+
+    def _news(self, state: State) -> Noted:
+        changes, changed = self._told
+        tasks = state.tasks.tasks if len(state.task_changes) > changed else ()
+        return Noted(
+            room=pending_limit(len(state.tasks)) - state.n_pending,
+            changes=len(state.changes) - changes,
+            changed=tuple(tasks[place] for _, place in state.task_changes[changed:]),
+        )
+
+    def set_floor(self, floor: float) -> None:
+        """Decide with another share of random decisions."""
+        self.floor = floor
+
+    # ---- Files
+
+    def restore(self, state: State) -> None:
+        """Replace the state by one that was saved; its changes were noted before."""
+        super().restore(state)
+        self._told = len(state.changes), len(state.task_changes)
+
+    def take_over(self, content: bytes) -> None:
+        """Go on with what a file holds, under the parameters that there are."""
+        with self._lock:
+            self._forget()
+            self.restore(load(io.BytesIO(content), lambda _, state: state))
+
+    def saved(self) -> bytes:
+        """Return all that was learned, as :meth:`save` writes it."""
+        buffer = io.BytesIO()
+        self.save(buffer)
+        return buffer.getvalue()
+
+    def saved_prepared(self) -> bytes:
+        """Return the same as it will be when what is prepared is installed."""
+        twin = Head(dim=self.dim, labels=self.labels, explore=self.explore, floor=self.floor)
+        twin.restore(self._prepared.state)
+        return twin.saved()
 
     # ---- A prior is learned: nothing that decides changes before the last step
 
@@ -181,19 +234,26 @@ class Head(Shared):
         return fit.movement(best)
 
     def install_prepared(self) -> None:
-        """Decide by the published prior from now on."""
-        assert self._found is not None
-        self.install(self._found)
+        """Decide by the published prior from now on; what is new was asked for before."""
+        self.install(self._prepared)
         self._forget()
+        self.noted()
 
     @property
     def _staged(self) -> _Stage:
         assert self._stage is not None
         return self._stage
 
+    @property
+    def _prepared(self) -> Refit:
+        assert self._found is not None
+        return self._found
+
     # ---- Decisions
 
-    def answer(self, tasks: NDArray[Any], arms: Floats, seed: int) -> tuple[Codes, Floats]:
+    def answer(
+        self, tasks: NDArray[Any], arms: Floats | RaggedArms, seed: int
+    ) -> tuple[Codes, Floats]:
         """Return the chosen arms, (m,), and their probabilities."""
         found = self.decide(tasks, arms, np.random.default_rng(seed))
         return found.chosen, found.probabilities
@@ -204,10 +264,11 @@ class Head(Shared):
             assert self._state.posteriors is not None
             return self._state.posteriors.largest_value
 
-    def learn_rows(self, tasks: NDArray[Any], rows: Floats, rewards: Floats) -> None:
+    def learn_rows(self, tasks: NDArray[Any], rows: Floats, rewards: Floats) -> Noted:
         """Learn from chosen arms, (m, d), that were checked, and their rewards."""
         with self._lock:
             self._learn_rows(tasks, rows, rewards)
+            return self.noted()
 
     def thetas(self, tasks: NDArray[Any]) -> Doubles:
         """Return the thetas of tasks with their intercepts, (m, d + 1)."""

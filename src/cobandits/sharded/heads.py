@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import multiprocessing
 import signal
+import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from cobandits.errors import ClusterError, MissingExtraError
+from cobandits.errors import ClusterError
 from cobandits.sharded.head import Head
-from cobandits.threads import one_thread
+from cobandits.threads import set_threads, threads_here
 
-__all__ = ["Heads", "LocalHeads", "ProcessHeads"]
+__all__ = ["Heads", "LocalHeads", "ProcessHeads", "Source"]
 
-_ADVICE = "load what was saved last, and learn the rewards since then again"
+Source = Path | bytes  # of what was saved
+
+_ADVICE = "load what was saved last, and learn the rewards since then again; an engine does so"
 _PATIENCE = 10.0  # seconds for a process to end when it is told to
 
 
@@ -26,6 +30,10 @@ class Heads(Protocol):
     def __len__(self) -> int:
         """Return how many shards there are."""
 
+    @property
+    def lost(self) -> bool:
+        """Whether a shard is gone, with what it has learned."""
+
     def each(self, method: str, arguments: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """Call a method of every shard with its own arguments; those with None are left out.
 
@@ -33,12 +41,17 @@ class Heads(Protocol):
         answered.
         """
 
+    def each_beside(self, method: str, arguments: Sequence[tuple[Any, ...] | None]) -> list[Any]:
+        """Do the same for what takes long, one call at a time: others need not wait for it."""
+
     def close(self) -> None:
         """End what was started for the shards."""
 
 
 class LocalHeads:
     """Shards in this process, one after the other."""
+
+    lost = False
 
     def __init__(self, heads: Sequence[Head]) -> None:
         self._heads = list(heads)
@@ -49,9 +62,9 @@ class LocalHeads:
         return cls([Head(**setting) for _ in range(n)])
 
     @classmethod
-    def load(cls, paths: Sequence[Path]) -> Self:
+    def load(cls, sources: Sequence[Source]) -> Self:
         """Return the shards that were saved."""
-        return cls([_loaded(path) for path in paths])
+        return cls([_loaded(source) for source in sources])
 
     def __len__(self) -> int:
         return len(self._heads)
@@ -63,76 +76,49 @@ class LocalHeads:
             for head, given in zip(self._heads, arguments, strict=True)
         ]
 
+    def each_beside(self, method: str, arguments: Sequence[tuple[Any, ...] | None]) -> list[Any]:
+        """Do the same, in the caller's thread."""
+        return self.each(method, arguments)
+
     def close(self) -> None:
         """There is nothing to end."""
 
 
-class ProcessHeads:
-    """Shards in processes of this machine, which work at the same time.
+class _Links:
+    """The connections to the processes of all shards."""
 
-    If a process is lost, so is what its tasks have learned since the last save, and every call
-    from then on says so. The same holds if a call is interrupted: answers that were not waited for
-    would be taken for those of the next one.
-    """
-
-    def __init__(self, made: Sequence[tuple[str, Any]]) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._broken: str | None = None
-        self._links: list[Connection] = []
-        self._processes = []
-        for recipe in made:
-            here, there = context.Pipe()
-            process = context.Process(target=_serve, args=(there, *recipe), daemon=True)
-            process.start()
-            there.close()
-            self._links.append(here)
-            self._processes.append(process)
-
-    @classmethod
-    def start(cls, n: int, setting: Mapping[str, Any]) -> Self:
-        """Start processes with new shards."""
-        return cls([("new", dict(setting))] * n)
-
-    @classmethod
-    def load(cls, paths: Sequence[Path]) -> Self:
-        """Start processes that load the shards that were saved."""
-        return cls([("saved", path) for path in paths])
-
-    def __len__(self) -> int:
-        return len(self._links)
-
-    @property
-    def pids(self) -> list[int | None]:
-        """The numbers of the processes."""
-        return [process.pid for process in self._processes]
+    def __init__(self, links: Sequence[Connection]) -> None:
+        self._links = links
+        self.broken: str | None = None  # why nothing can be asked any more
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """Call a method of every shard with its own arguments, all at the same time."""
-        if self._broken is not None:
-            raise ClusterError(f"{self._broken}; {_ADVICE}")
+        if self.broken is not None:
+            raise ClusterError(f"{self.broken}; {_ADVICE}")
         asked = [number for number, given in enumerate(arguments) if given is not None]
         results: list[Any] = [None] * len(arguments)
         errors: list[Exception] = []
-        self._broken = "a call to the shards was interrupted"  # until all have answered
-        for number in asked:
-            self._send(number, (method, arguments[number]))
-        for number in asked:
-            fine, results[number] = self._receive(number)
-            if not fine:
-                errors.append(results[number])
-        self._broken = None
+        try:
+            for number in asked:
+                self._send(number, (method, arguments[number]))
+            for number in asked:
+                fine, results[number] = self._receive(number)
+                if not fine:
+                    errors.append(results[number])
+        except ClusterError:
+            raise
+        except BaseException:
+            self.broken = "a call to the shards was interrupted"
+            raise
         if errors:
             raise errors[0]
         return results
 
     def close(self) -> None:
-        """Have all processes end."""
+        """Give the connections up."""
+        self.broken = self.broken or "the shards were closed"
         for link in self._links:
             link.close()
-        for process in self._processes:
-            process.join(_PATIENCE)
-            if process.is_alive():
-                process.terminate()
 
     def _send(self, number: int, message: object) -> None:
         try:
@@ -148,29 +134,103 @@ class ProcessHeads:
         return found
 
     def _lost(self, number: int) -> ClusterError:
-        self._broken = f"the process of shard {number} has ended"
-        return ClusterError(f"{self._broken}; {_ADVICE}")
+        self.broken = f"the process of shard {number} has ended"
+        return ClusterError(f"{self.broken}; {_ADVICE}")
 
 
-def _serve(link: Connection, kind: str, given: Any) -> None:
-    """Answer calls until the other end is closed."""
+class ProcessHeads:
+    """Shards in processes of this machine, which work at the same time.
+
+    If a process is lost, so is what its tasks have learned since the last save, and every call
+    from then on says so. The same holds if a call is interrupted: answers that were not waited for
+    would be taken for those of the next one. The processes end when this one does.
+
+    Parameters
+    ----------
+    threads : int or None
+        Threads of each process for linear algebra. None is as many as this process has, which
+        gives the bits of :class:`LocalHeads`.
+    """
+
+    def __init__(self, made: Sequence[tuple[str, Any]], *, threads: int | None = 1) -> None:
+        context = multiprocessing.get_context("spawn")
+        count = threads_here() if threads is None else threads
+        self._processes, here = [], list[tuple[Connection, Connection]]()
+        for recipe in made:
+            ours, theirs = zip(*(context.Pipe() for _ in range(2)), strict=True)
+            process = context.Process(target=_serve, args=(theirs, count, *recipe), daemon=True)
+            process.start()
+            for link in theirs:
+                link.close()
+            here.append(ours)
+            self._processes.append(process)
+        self._links, self._beside = (_Links(links) for links in zip(*here, strict=True))
+
+    @classmethod
+    def start(cls, n: int, setting: Mapping[str, Any], *, threads: int | None = 1) -> Self:
+        """Start processes with new shards."""
+        return cls([("new", dict(setting))] * n, threads=threads)
+
+    @classmethod
+    def load(cls, sources: Sequence[Source], *, threads: int | None = 1) -> Self:
+        """Start processes that load the shards that were saved."""
+        return cls([("saved", source) for source in sources], threads=threads)
+
+    def __len__(self) -> int:
+        return len(self._processes)
+
+    @property
+    def pids(self) -> list[int | None]:
+        """The numbers of the processes."""
+        return [process.pid for process in self._processes]
+
+    @property
+    def lost(self) -> bool:
+        """Whether a process has ended, or a call was interrupted."""
+        broken = self._links.broken or self._beside.broken
+        return broken is not None or not all(one.is_alive() for one in self._processes)
+
+    def each(self, method: str, arguments: Sequence[tuple[Any, ...] | None]) -> list[Any]:
+        """Call a method of every shard with its own arguments, all at the same time."""
+        return self._links.each(method, arguments)
+
+    def each_beside(self, method: str, arguments: Sequence[tuple[Any, ...] | None]) -> list[Any]:
+        """Do the same in another thread of the processes."""
+        return self._beside.each(method, arguments)
+
+    def close(self) -> None:
+        """Have all processes end."""
+        self._links.close()
+        self._beside.close()
+        for process in self._processes:
+            process.join(_PATIENCE)
+            if process.is_alive():
+                process.terminate()
+
+
+def _serve(links: Sequence[Connection], threads: int | None, kind: str, given: Any) -> None:
+    """Answer calls until the other ends are closed: those beside in a thread of their own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller, who closes the link
-    with contextlib.suppress(MissingExtraError):  # then BLAS has the threads that it was given
-        one_thread()
+    set_threads(threads)
     head = Head(**given) if kind == "new" else _loaded(given)
-    while True:
-        try:
+    link, beside = links
+    threading.Thread(target=_answer, args=(head, beside), daemon=True).start()
+    _answer(head, link)
+
+
+def _answer(head: Head, link: Connection) -> None:
+    """Answer calls until the other end is closed."""
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
             method, arguments = link.recv()
-        except EOFError:
-            return
-        try:
-            answer = True, getattr(head, method)(*arguments)
-        except Exception as error:
-            answer = False, error
-        link.send(answer)
+            try:
+                answer = True, getattr(head, method)(*arguments)
+            except Exception as error:
+                answer = False, error
+            link.send(answer)
 
 
-def _loaded(path: Path) -> Head:
-    found = Head.load(path)
+def _loaded(source: Source) -> Head:
+    found = Head.load(io.BytesIO(source) if isinstance(source, bytes) else source)
     assert isinstance(found, Head)
     return found

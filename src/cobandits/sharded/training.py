@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,8 @@ from cobandits.policies.shared.empirical_bayes.fitted import FittedPriors, unexp
 from cobandits.policies.shared.empirical_bayes.likelihood import Information
 from cobandits.policies.shared.empirical_bayes.rows import Scale, least_variance
 from cobandits.sharded.head import Offer, Published, Spread
-from cobandits.sharded.heads import Heads
 
-__all__ = ["LearnedPrior", "ShardRows", "call", "learn_prior", "median_by_counting"]
+__all__ = ["Called", "LearnedPrior", "ShardRows", "call", "learn_prior", "median_by_counting"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -27,7 +26,17 @@ Codes = NDArray[np.int64]
 _CUTS = 64  # values that are compared with in each round of counting
 
 
-def call(heads: Heads, method: str, *arguments: object) -> list[Any]:
+class Called(Protocol):
+    """Shards that can be called."""
+
+    def __len__(self) -> int:
+        """Return how many shards there are."""
+
+    def each(self, method: str, arguments: Sequence[tuple[Any, ...] | None]) -> list[Any]:
+        """Call a method of every shard with its own arguments."""
+
+
+def call(heads: Called, method: str, *arguments: object) -> list[Any]:
     """Call a method of every shard with the same arguments."""
     return heads.each(method, [arguments] * len(heads))
 
@@ -45,7 +54,7 @@ class Summed(NamedTuple):
 class ShardLikelihood:
     """The marginal likelihood of the rewards of all shards: a call of each for every sum."""
 
-    def __init__(self, heads: Heads, rho: float, center: Doubles, *, some: bool) -> None:
+    def __init__(self, heads: Called, rho: float, center: Doubles, *, some: bool) -> None:
         self._heads = heads
         self.n_rows: float
         self._squares: float
@@ -75,7 +84,7 @@ class ShardRows:
     A shard whitens its rows for one likelihood at a time, the last that was asked for.
     """
 
-    def __init__(self, heads: Heads, *, some: bool = False) -> None:
+    def __init__(self, heads: Called, *, some: bool = False) -> None:
         self._heads, self._some = heads, some
 
     def some(self) -> ShardRows:
@@ -115,7 +124,7 @@ class LearnedPrior(NamedTuple):
     growth: float  # of the number of rewards until the next refit, as a factor
 
 
-def learn_prior(heads: Heads, offers: Sequence[Offer]) -> LearnedPrior:
+def learn_prior(heads: Called, offers: Sequence[Offer]) -> LearnedPrior:
     """Learn the prior of all tasks and have every shard prepare it.
 
     Shards must have staged the rows.

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from cobandits.wire.asked import Anything, Asked, Name
 from cobandits.wire.limits import PAGE
 from cobandits.wire.replies import DecisionReply
-from cobandits.wire.spaces import SchemaMessage
+from cobandits.wire.spaces import SchemaMessage, Shards
 
 __all__ = [
     "CompareQuery",
@@ -128,11 +128,12 @@ class SharingReply(Struct, frozen=True, kw_only=True):
 
 
 class Relearn(Asked, frozen=True, kw_only=True):
-    """Leave out rewards from ``since`` on and ``before`` another time, or take another schema."""
+    """Leave out rewards from ``since`` on and ``before`` another time, or take other settings."""
 
     since: Annotated[datetime, Meta(tz=True)] | None = None
     before: Annotated[datetime, Meta(tz=True)] | None = None
     schema: SchemaMessage | None = None
+    shards: Shards | None = None
 
 
 class VersionReply(Struct, frozen=True, kw_only=True):

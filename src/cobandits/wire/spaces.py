@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
 from cobandits.wire.asked import Anything, Asked, SpaceName, Value
-from cobandits.wire.limits import DIM, FIELDS, NAME
+from cobandits.wire.limits import DIM, FIELDS, NAME, SHARDS
 
 __all__ = [
     "ChangeSpace",
@@ -18,6 +18,7 @@ __all__ = [
     "SchemaMessage",
     "SchemaReplies",
     "SchemaReply",
+    "Shards",
     "SpaceReply",
 ]
 
@@ -31,6 +32,18 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 Window = Annotated[
     str | float,
     Meta(description="How long a decision waits for its reward: '90s', '1h', '7d', or seconds."),
+]
+
+Shards = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=SHARDS,
+        description="Processes that the tasks are dealt to, where one does not suffice. With "
+        "several, rewards are any numbers (`gaussian`), and changes of the tasks are noted "
+        "(`alert`).",
+        examples=[1],
+    ),
 ]
 
 
@@ -175,6 +188,7 @@ class CreateSpace(ChangeSpace, frozen=True, kw_only=True):
         ]
         | UnsetType
     ) = UNSET
+    shards: Shards | UnsetType = UNSET
 
 
 class DeletedReply(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,14 +89,13 @@ def _parts(state: State, *, labelled: bool) -> dict[str, Part]:
 
 
 def _numbers(state: State, *, labelled: bool) -> Part:
-    learned = state.posteriors is not None
     numbers: dict[str, Any] = {
         "rewards": state.rewards,
         "seen": state.seen,
         "due": state.due,
         "changes": state.changes,
         "task_changes": state.task_changes,
-        "range": (state.lowest, state.highest) if learned else None,
+        "range": (state.lowest, state.highest) if state.seen else None,
         "return_evidence": state.return_evidence,
         "likelihood": state.likelihood.name,
         "whole": state.whole,
@@ -156,8 +155,8 @@ def _read_state(header: Header, arrays: Arrays) -> State:
     _read_task_drift(state, header, arrays)
     state.store = RowStore.read(Reader("store", header, arrays), n_tasks=n_tasks, dim=dim)
     _read_forgetting(state, header, arrays)
-    if reader.plain("range") is not None:
-        state.lowest, state.highest = reader.pair("range")
+    _read_range(state, reader)
+    if seen or "estimate.basis" in arrays:  # a shard may have a prior before any reward
         _read_learned(state, header, arrays)
     state.selector = HyperparameterSelector.read(
         Reader("selector", header, arrays),
@@ -167,6 +166,14 @@ def _read_state(header: Header, arrays: Arrays) -> State:
     _check_numbers(state)
     state.grow(n_tasks)
     return state
+
+
+def _read_range(state: State, reader: Reader) -> None:
+    """Read the lowest and the highest reward, where there was one."""
+    if (reader.plain("range") is None) != (state.seen == 0):
+        raise refused(f"{state.seen} as state.seen, and a range that says otherwise")
+    if state.seen:
+        state.lowest, state.highest = reader.pair("range")
 
 
 def _read_task_drift(state: State, header: Header, arrays: Arrays) -> None:
@@ -215,8 +222,6 @@ def _read_tasks(reader: Reader, *, labelled: bool) -> TaskIndex:
 
 def _check_numbers(state: State) -> None:
     """Refuse numbers that contradict each other."""
-    if (state.posteriors is None) != (state.seen == 0):
-        raise refused(f"{state.seen} as state.seen, and a range that says otherwise")
     if state.seen and state.lowest > state.highest:
         raise refused(f"({state.lowest}, {state.highest}) as state.range")
     if state.rewards < state.seen:

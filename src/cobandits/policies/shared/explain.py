@@ -25,6 +25,7 @@ __all__ = ["Explanation", "Explanations", "Neighbour", "explain", "explain_all"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 _NEAREST = 3  # tasks that are named
 _AXES = 2  # of the picture of the tasks
@@ -46,7 +47,8 @@ class Explanation:
     task, rewards
         The task's number or label, and how many rewards it has learned from.
     rank
-        How many directions tasks share: :attr:`DecomposedPrior.rank`.
+        How many directions tasks share: :attr:`DecomposedPrior.rank`, without those in which
+        typical arms do not differ.
     shared
         Share of the predictions that is due to what tasks share. Theta is the sum of two parts: the
         mean of all tasks with the task's deviation from it in the shared directions, and the rest
@@ -103,10 +105,11 @@ class Explanation:
     def __str__(self) -> str:
         expected = "" if self.rewards else ", as other tasks suggest"
         near = ", ".join(f"{one.task} ({one.likeness:.2f})" for one in self.nearest)
+        common = _counted(self.rank, "direction") if self.rank else "a mean, no direction"
         return (
             f"task {self.task}, after {_counted(self.rewards, 'reward')}\n"
             f"  shared with other tasks: {_percent(self.shared)} of what it predicts "
-            f"({_counted(self.rank, 'direction')}); its own: {_percent(self.own)}{expected}\n"
+            f"({common}); its own: {_percent(self.own)}{expected}\n"
             f"  nearest tasks, by correlation of predictions: {near or 'none yet'}\n"
             f"  uncertainty of {_with_article(self.scale)}: {self.uncertainty:.3g}, "
             f"before any reward {self.uncertainty_before:.3g}: {_percent(self.left)} is left"
@@ -120,8 +123,8 @@ class Explanations:
     tasks: tuple[Hashable, ...]  # numbers or labels, in the order of their first rewards
     rewards: Codes  # (T,)
     rank: int
-    spectrum: Doubles  # (p,), variances of the prior's directions, falling
-    weights: Doubles  # (T, 2), of theta in the two widest directions
+    spectrum: Doubles  # (p,), variances of the directions in which typical arms differ, falling
+    weights: Doubles  # (T, 2), of theta in the two widest of them
     shared: Doubles  # (T,)
     uncertainty: Doubles  # (T,)
     uncertainty_before: float
@@ -152,7 +155,7 @@ def explain(
     return Explanation(
         task=task,
         rewards=int(counts[place]),
-        rank=posteriors.prior.rank,
+        rank=_rank(posteriors),
         shared=float(_shares(posteriors, asked)[0]),
         nearest=_nearest(posteriors, counts, place, index.tasks),
         uncertainty=float(np.sqrt(after[0])),
@@ -169,14 +172,14 @@ def explain_all(
 ) -> Explanations:
     """Explain all tasks, in O(T (d^2 + q^3)) for posteriors of q directions, a few at a time."""
     posteriors, everyone = _learned(posteriors), np.arange(len(index))
-    spectrum = posteriors.prior.spectrum
+    seen = np.flatnonzero(_seen(posteriors))[::-1]  # the widest first
     after, before = honest_typical(posteriors, selector, everyone)
     return Explanations(
         tasks=index.tasks,
         rewards=counts[: len(index)].copy(),
-        rank=posteriors.prior.rank,
-        spectrum=spectrum.copy(),
-        weights=_weights(posteriors, everyone)[:, : -_AXES - 1 : -1],
+        rank=_rank(posteriors),
+        spectrum=posteriors.prior.variances[seen],
+        weights=_weights(posteriors, everyone)[:, seen[:_AXES]],
         shared=_shares(posteriors, everyone),
         uncertainty=np.sqrt(after),
         uncertainty_before=float(np.sqrt(before)),
@@ -240,6 +243,22 @@ def _covariance(posteriors: TaskPosteriors) -> Doubles:
     return np.asarray(vectors.T @ _centred(posteriors.prior) @ vectors)
 
 
+def _seen(posteriors: TaskPosteriors) -> Mask:
+    """Return in which of the prior's directions typical arms differ, (p,), the widest last.
+
+    In the others, such as hours at which nobody asks, the prior stays as wide as it began. Where
+    arms differ in too few to draw, all directions count.
+    """
+    variances = np.diag(_covariance(posteriors))
+    seen = variances > config.CONSTANT_VARIANCE * variances.max()
+    return np.asarray(seen if seen.sum() >= _AXES else np.ones_like(seen))
+
+
+def _rank(posteriors: TaskPosteriors) -> int:
+    """Return how many of the shared directions are seen; the shared ones come last."""
+    return int(_seen(posteriors)[len(posteriors.prior.vectors) - posteriors.prior.rank :].sum())
+
+
 def _centred(prior: Prior) -> Doubles:
     """Return the covariance of typical arms in the prior's coordinates, (p, p)."""
     mean = prior.feature_second_moment[-1]  # the last coordinate is always 1
@@ -257,11 +276,7 @@ def _squares(weights: Doubles, G: Doubles) -> Doubles:
 
 
 def _counted(count: int, what: str) -> str:
-    """Return a count with its noun.
-
-    >>> _counted(1, "reward"), _counted(0, "reward")
-    ('1 reward', '0 rewards')
-    """
+    """Return a count with its noun."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 

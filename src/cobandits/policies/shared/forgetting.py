@@ -4,7 +4,8 @@ A row weighs half as much as one of the same task that came a half-life later, c
 that task. Half-lives from a few rewards on predict rewards with the thetas that they would have had
 at the last refit, and so do two rivals: nothing is forgotten, and all rows of a task weigh the same
 but no more in all than with the half-life. Without the second rival, less weight alone would look
-like forgetting, since it shrinks thetas. Nothing is forgotten without evidence.
+like forgetting, since it shrinks thetas. Nothing is forgotten without evidence, and less weight is
+given to evidence the further errors are from Gaussian ones.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from cobandits.policies.shared.likelihoods import Likelihood
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.posteriors import BatchPosterior, TaskPosteriors
 from cobandits.policies.shared.reader import Part, Reader, refused
+from cobandits.policies.shared.recalibration import Recalibration
 from cobandits.policies.shared.row_store import RowStore
 
 __all__ = ["Forgetting"]
@@ -36,12 +38,15 @@ class Forgetting:
     """The half-life in use, and how candidates predict rewards before they are learned.
 
     Losses are negative log-likelihoods of Gaussian errors, discounted, with the mean squared error
-    of late as their variance: of no forgetting, of each half-life's rival, of each half-life.
+    of late as their variance: of no forgetting, of each half-life's rival, of each half-life. Each
+    of these predictors is recalibrated first; see ``recalibration``.
     """
 
     half_life: float = np.inf  # in rewards of a task
     losses: Doubles = field(default_factory=lambda: np.zeros(_n_losses()))
     squares: Doubles = field(default_factory=lambda: np.zeros((2, _n_losses() // 2)))
+    squared_loss: float = 0.0  # the same sum as the first loss, of squares
+    lines: Recalibration = field(default_factory=lambda: Recalibration.none(_n_losses()))
     places: Codes = field(default_factory=lambda: np.zeros(0, np.int64))  # by task, -1 for none
     thetas: Doubles = field(default_factory=lambda: np.zeros((0, 0, 0)))  # (place, candidate, d+1)
 
@@ -52,17 +57,29 @@ class Forgetting:
         known = news.tasks < len(self.places)
         known[known] = self.places[news.tasks[known]] >= 0
         rows, places = news.rows[known], self.places[news.tasks[known]]
-        etas = np.einsum("mcd,md->mc", self.thetas[places], rows[:, :-1])
-        losses = likelihood.losses(etas, rows[:, -1:])
-        if likelihood.noise is None:
-            losses = 0.5 * np.minimum(losses / usual, change_config.FORGETTING_CAP)
+        etas = _of_all(np.einsum("mcd,md->mc", self.thetas[places], rows[:, :-1]))
         least, per_task = change_config.FORGETTING_LEAST, change_config.FORGETTING_MEMORY
         kept = 0.5 ** (len(rows) / max(least, per_task * len(self.thetas)))
+        lines = self.lines
+        if likelihood.noise is None:
+            most = change_config.FORGETTING_CAP * usual
+            lines = lines.after(etas, rows[:, -1], kept=kept, most=np.sqrt(most))
+            losses = likelihood.losses(self.lines.applied(etas), rows[:, -1:])
+            losses = np.minimum(losses, most) / (2 * usual)
+        else:
+            losses = likelihood.losses(etas, rows[:, -1:])
         return replace(
             self,
-            losses=kept * self.losses + _of_all(losses.sum(axis=0)),
-            squares=kept * self.squares + _squared_gains(losses),
+            losses=kept * self.losses + losses.sum(axis=0),
+            squares=kept * self.squares + (_gains(losses) ** 2).sum(axis=1),
+            squared_loss=kept * self.squared_loss + float((losses[:, 0] ** 2).sum()),
+            lines=lines,
         )
+
+    @property
+    def gains(self) -> Doubles:
+        """How much lower the loss of each half-life is than its rivals' losses, in nats, (2, n)."""
+        return _gains(self.losses[None])[:, 0]
 
     @property
     def evidence(self) -> Doubles:
@@ -71,25 +88,32 @@ class Forgetting:
         It is half the square of the mean gain over its standard error: a log-likelihood ratio, were
         gains Gaussian. So it is the same on any scale, and few large errors are none.
         """
-        n = len(change_config.HALF_LIVES)
-        gains = (
-            np.stack([np.full(n, self.losses[0]), self.losses[1 : n + 1]]) - self.losses[n + 1 :]
-        )
-        found = 0.5 * gains * np.abs(gains) / np.maximum(self.squares, _TINY)
+        found = 0.5 * self.gains * np.abs(self.gains) / np.maximum(self.squares, _TINY)
         return np.asarray(found.min(axis=0))
+
+    @property
+    def tail(self) -> float:
+        """Kurtosis of errors without forgetting over that of Gaussian ones, at least 1.
+
+        The further errors are from Gaussian ones, the less a likelihood ratio says.
+        """
+        weight, loss = self.lines.weight, float(self.losses[0])
+        return max(1.0, weight * self.squared_loss / max(3 * loss**2, _TINY))
 
     @property
     def best(self) -> float:
         """The half-life to use next: the longest of those that are about as good as the best.
 
-        One is good if it predicts better than both of its rivals: clearly, where nothing is
-        forgotten yet. A longer one than that in use is reached step by step.
+        One is good if it predicts better than both of its rivals: clearly and by much, where
+        nothing is forgotten yet. A longer one than that in use is reached step by step.
         """
         known = (np.inf, *change_config.HALF_LIVES)
         now, losses = known.index(self.half_life), self.losses[len(known) :]
         good = self.evidence > (0.0 if now else change_config.FORGETTING_EVIDENCE)
         if now:
             good[now - 1] = self.evidence[now - 1] > -change_config.FORGETTING_RETURN
+        else:
+            good &= self.gains.min(axis=0) > change_config.FORGETTING_GAIN * self.tail
         if not good.any():
             return known[max(0, now - 1)]
         good &= losses <= losses[good].min() + change_config.FORGETTING_TIE
@@ -131,13 +155,15 @@ class Forgetting:
     @property
     def without_thetas(self) -> Forgetting:
         """The same before anything is predicted."""
-        return Forgetting(half_life=self.half_life, losses=self.losses, squares=self.squares)
+        return replace(self, places=np.zeros(0, np.int64), thetas=np.zeros((0, 0, 0)))
 
     def saved(self) -> Part:
         """Return what a checkpoint holds of it."""
         half_life = None if self.half_life == np.inf else self.half_life
         names = ("losses", "squares", "places", "thetas")
-        return Part({"half_life": half_life}, {name: getattr(self, name) for name in names})
+        arrays = {name: getattr(self, name) for name in names}
+        numbers = {"half_life": half_life, "squared_loss": self.squared_loss}
+        return Part(numbers, {**arrays, "lines": self.lines.sums})
 
     @classmethod
     def read(cls, reader: Reader, *, n_tasks: int, width: int) -> Forgetting:
@@ -146,8 +172,11 @@ class Forgetting:
         half_life = np.inf if given is None else float(given)
         if half_life not in (np.inf, *change_config.HALF_LIVES):
             raise refused(f"{given} as forgetting.half_life")
+        if not reader.has("lines"):  # losses of predictions as they were: not those of now
+            return cls(half_life=half_life)
         losses = reader.doubles("losses", (_n_losses(),))
         squares = reader.doubles("squares", (2, _n_losses() // 2))
+        lines = Recalibration(sums=reader.doubles("lines", (5, _n_losses())))
         places = reader.codes("places", (None,), least=-1)
         thetas = reader.doubles("thetas", (None, None, width if len(places) else 0))
         there = np.sort(places[places >= 0])
@@ -156,7 +185,13 @@ class Forgetting:
         if thetas.shape[1] > _n_losses() or (thetas.size and not thetas.shape[1] % 2):
             raise refused(f"forgetting.thetas of {thetas.shape[1]} candidates")
         return cls(
-            half_life=half_life, losses=losses, squares=squares, places=places, thetas=thetas
+            half_life=half_life,
+            losses=losses,
+            squares=squares,
+            squared_loss=reader.number("squared_loss"),
+            lines=lines,
+            places=places,
+            thetas=thetas,
         )
 
 
@@ -164,27 +199,26 @@ def _n_losses() -> int:
     return 1 + 2 * len(change_config.HALF_LIVES)
 
 
-def _of_all(losses: Doubles) -> Doubles:
-    """Return losses of all candidates, given those that were tried: the shortest half-lives.
+def _of_all(etas: Doubles) -> Doubles:
+    """Return predictions of all candidates, (m, candidate), given those that were tried.
 
-    Half-lives that are longer than what there is to forget are as good as none.
+    These are the shortest half-lives. Those that are longer than what there is to forget predict
+    as none does.
     """
-    tried = len(losses) // 2
-    more = np.full(len(change_config.HALF_LIVES) - tried, losses[0])
-    return np.concatenate([losses[:1], more, losses[1 : tried + 1], more, losses[tried + 1 :]])
+    tried = etas.shape[1] // 2
+    more = np.repeat(etas[:, :1], len(change_config.HALF_LIVES) - tried, axis=1)
+    parts = [etas[:, :1], more, etas[:, 1 : tried + 1], more, etas[:, tried + 1 :]]
+    return np.concatenate(parts, axis=1)
 
 
-def _squared_gains(losses: Doubles) -> Doubles:
-    """Return sums of squared gains of half-lives over none and over their rivals, (2, n).
+def _gains(losses: Doubles) -> Doubles:
+    """Return how much lower losses of half-lives are than with none and their rivals', (2, m, n).
 
-    ``losses`` are of rewards and of the candidates that were tried, (m, candidate).
+    ``losses`` are of rewards and of all candidates, (m, candidate).
     """
-    tried = losses.shape[1] // 2
-    rivals = np.stack([np.repeat(losses[:, :1], tried, axis=1), losses[:, 1 : tried + 1]])
-    gains = rivals - losses[:, tried + 1 :]  # (2, m, tried)
-    found = np.zeros((2, len(change_config.HALF_LIVES)))
-    found[:, found.shape[1] - tried :] = (gains**2).sum(axis=1)
-    return found
+    n = len(change_config.HALF_LIVES)
+    rivals = np.stack([np.repeat(losses[:, :1], n, axis=1), losses[:, 1 : n + 1]])
+    return np.asarray(rivals - losses[:, n + 1 :])
 
 
 def _some_slots(store: RowStore) -> Codes:

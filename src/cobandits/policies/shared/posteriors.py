@@ -181,7 +181,7 @@ class TaskPosteriors:
         found.directions = directions
         found.thetas = reader.doubles("thetas", found.thetas.shape)
         found.noises = reader.doubles("noises", found.noises.shape)
-        if not found.noises.min() >= prior.noise > 0:
+        if not found.noises.min(initial=np.inf) >= prior.noise > 0:
             raise refused(f"{found.noises.min()} in noises, the least is {prior.noise}, above 0")
         held = found.weights
         held.means = reader.doubles("means", held.means.shape)

@@ -23,12 +23,16 @@ __all__ = ["Pages"]
 _FOLDER = Path(__file__).parent / "templates"
 _HTML = "text/html; charset=utf-8"
 _FORM_BYTES = 8192
-_SAFE = (
-    (b"content-security-policy", b"default-src 'none'; style-src 'self'; form-action 'self'; "
-     b"frame-ancestors 'none'; base-uri 'none'; img-src data:"),
-    (b"referrer-policy", b"same-origin"),
-    (b"x-frame-options", b"DENY"),
-)  # fmt: skip
+_POLICY = b"content-security-policy"
+_SAFE = {
+    _POLICY: b"default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; "
+    b"base-uri 'none'; img-src data:",
+    b"referrer-policy": b"same-origin",
+    b"x-frame-options": b"DENY",
+}
+# The page that follows decisions runs one script, follow.js, which reads the page itself again.
+_FOLLOWING = _SAFE[_POLICY] + b"; script-src 'self'; connect-src 'self'"
+_FILES = {"style.css": "text/css; charset=utf-8", "follow.js": "text/javascript; charset=utf-8"}
 
 
 class _Refused(Exception):  # noqa: N818
@@ -53,7 +57,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.filters["part"] = lambda text: quote(str(text), safe="")
-        self._style = (_FOLDER / "style.css").read_bytes()
+        self._files = {name: (_FOLDER / name).read_bytes() for name in _FILES}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Show a page, or take a form."""
@@ -77,7 +81,7 @@ class Pages:
             if problem.kind == "internal":
                 LOGGER.error("failed", exc_info=error, extra={"fields": {"request": request}})
             reply = self._page("problem", problem.status, problem=problem, request=request)
-        reply.headers = (*reply.headers, *_SAFE)
+        reply.headers = list((_SAFE | dict(reply.headers)).items())
         await send_reply(reply, request, send)
 
     # ---- Pages
@@ -85,13 +89,15 @@ class Pages:
     async def _shown(
         self, parts: list[str], headers: dict[bytes, bytes], query: dict[str, list[str]]
     ) -> Reply:
-        if parts == ["style.css"]:
-            return Reply(200, self._style, "text/css; charset=utf-8")
+        if len(parts) == 1 and parts[0] in self._files:
+            return Reply(200, self._files[parts[0]], _FILES[parts[0]])
         if parts == ["login"]:
             return self._page("login", wrong=False)
         session, key = self._session(headers)
         template, values = await self._service.aside(lambda: self._found(parts, query))
-        return self._page(template, session=session, admin=key.may("admin"), **values)
+        page = self._page(template, session=session, admin=key.may("admin"), **values)
+        page.headers = [(_POLICY, _FOLLOWING)] if values.get("live") else []
+        return page
 
     def _found(self, parts: list[str], query: dict[str, list[str]]) -> tuple[str, dict[str, Any]]:
         """Return the template of a page and what it shows."""

@@ -56,13 +56,18 @@ async def relearn(exchange: Exchange) -> Reply:
     asked: Relearn = exchange.message()
     schema = None if asked.schema is None else schema_given(msgspec.to_builtins(asked.schema))
     found = await exchange.service.aside(
-        lambda: space.relearn(since=asked.since, before=asked.before, schema=schema)
+        lambda: space.relearn(
+            since=asked.since, before=asked.before, schema=schema, shards=asked.shards
+        )
     )
     return Reply(200, _version(found))
 
 
 async def version_file(exchange: Exchange) -> Reply:
-    """Return a version's policy as a file that :meth:`cobandits.Shared.load` reads."""
+    """Return a version's policy as a file that :meth:`cobandits.Shared.load` reads.
+
+    That of a space with several shards is for :meth:`cobandits.sharded.ShardedShared.load`.
+    """
     name, version = exchange.places
     space = exchange.service.space(name)
 

@@ -19,12 +19,7 @@ from cobandits.policies.shared.empirical_bayes.likelihood import (
     MarginalLikelihood,
     SummedLikelihood,
 )
-from cobandits.policies.shared.empirical_bayes.mean import (
-    CommonMean,
-    Shape,
-    common_mean,
-    mean_shapes,
-)
+from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, Prior, Products
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows
 
@@ -145,13 +140,16 @@ class FittedPrior:
 
     @cached_property
     def _with_offset(self) -> tuple[float, CommonMean]:
-        G, g = self._equations
+        C, (G, g) = self.factors.covariance, self._equations
         level = float((g[-1] - G[-1, :-1] @ self.start.mean[:-1]) / G[-1, -1])
-        return level, self._mean(level)
+        rest, n_tasks = (g - G[:, -1] * level)[:-1], self.information.n_tasks
+        mean = common_mean(C[:-1, :-1], G[:-1, :-1], rest, n_tasks=n_tasks)
+        return level, mean.with_known_intercept()
 
     @cached_property
     def _without_offset(self) -> tuple[float, CommonMean]:
-        return 0.0, self._mean(0.0)
+        C, n_tasks = self.factors.covariance, self.information.n_tasks
+        return 0.0, common_mean(C, *self._equations, n_tasks=n_tasks)
 
     @cached_property
     def _equations(self) -> tuple[Doubles, Doubles]:
@@ -159,14 +157,6 @@ class FittedPrior:
         G = self.total / self.factors.noise
         pull = self.information.pull / self.factors.noise
         return G, pull + G @ self.start.center
-
-    def _mean(self, level: float) -> CommonMean:
-        (G, g), n_tasks = self._equations, self.information.n_tasks
-        return common_mean(self._shapes, g - G[:, -1] * level, n_tasks=n_tasks)
-
-    @cached_property
-    def _shapes(self) -> tuple[Shape, Shape]:
-        return mean_shapes(self.factors.covariance, self._equations[0])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
