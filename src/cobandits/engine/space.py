@@ -128,10 +128,7 @@ class Space(Logbook):
         found: list[Prepared | Reward | Activate | Exception] = []
         for one in requests:
             try:
-                if isinstance(one, Decide):
-                    found.append(prepared(one, schema, plain=plain))
-                else:
-                    found.append(one)
+                found.append(prepared(one, schema, plain=plain) if isinstance(one, Decide) else one)
             except Exception as error:  # of this request alone
                 found.append(error)
         return found
