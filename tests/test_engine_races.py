@@ -5,12 +5,23 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
 
-from cobandits.engine import ClosedError, Decision, Engine, Schema, Space, StoreError, inbox
+from cobandits.engine import (
+    ClosedError,
+    Decision,
+    Engine,
+    Reward,
+    Schema,
+    Space,
+    StoreError,
+    inbox,
+)
 from cobandits.engine.encoding import Prepared
+from cobandits.engine.jobs import Call, Job
 from cobandits.engine.stores import Batch
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.schema import Vector
@@ -92,3 +103,53 @@ def test_closing_with_a_deletion_in_doubt(tmp_path: Path) -> None:
 def test_a_seed_that_random_numbers_do_not_take_is_refused(tmp_path: Path, seed: int) -> None:
     with Engine.open(tmp_path / "a.db") as engine, pytest.raises(ConfigurationError, match="seed"):
         engine.space("a", dim=2, seed=seed)
+
+
+def job() -> Job:
+    return Job(1, [Reward(decision="a", value=1.0)])
+
+
+@pytest.mark.parametrize(
+    ("answered", "others", "waits", "found"),
+    [
+        (8, 0, [3, 4, 9], 8),  # all who were answered have come back
+        (8, 5, [3, 0, 9], 17),  # one who is late is waited for
+        (8, 5, [1, 1, 1, 1, 1, 1, 1, 1], 9),  # it has taken long enough
+        (60, 7, [54, 3, 9], 64),  # a transaction is large enough
+        (7, 0, [9], 1),  # they were few: perhaps nobody comes
+    ],
+)
+def test_callers_who_were_many_are_waited_for(
+    answered: int, others: int, waits: list[int], found: int
+) -> None:
+    box, coming = inbox.Inbox(), iter(waits)
+    for _ in range(answered):
+        box.put(job())
+    assert len(box.collected(0.0)[0]) == answered
+    if others:
+        for _ in range(others):
+            box.put(job())
+    else:  # somebody comes while nothing waits
+        threading.Timer(0.01, box.put, [job()]).start()
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        for _ in range(next(coming)):
+            box.put(job())
+
+    times = SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0])
+    with patch("cobandits.engine.inbox.time", times):
+        assert len(box.collected(60.0, gather=1.0)[0]) == found
+
+
+@pytest.mark.parametrize(("patience", "threads"), [(0.0, False), (60.0, True)])
+def test_nobody_is_waited_for_while_there_is_other_work_or_by_threads(
+    patience: float, threads: bool
+) -> None:
+    box = inbox.Inbox()
+    for count in (20, 2):
+        for _ in range(count):
+            box.put(Call(1, Reward(decision="a", value=1.0)) if threads else job())
+        with patch("cobandits.engine.inbox.time", None):  # which would fail
+            assert len(box.collected(patience, gather=1.0)[0]) == count

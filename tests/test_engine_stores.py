@@ -5,13 +5,14 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cobandits.engine.errors import OwnedError, StoreError
 from cobandits.engine.events import Event
-from cobandits.engine.stores import Batch, Query, Saved, Store, open_store
+from cobandits.engine.stores import Batch, Query, Saved, SQLiteStore, Store, open_store
 from cobandits.engine.stores.base import Part
 from cobandits.errors import ConfigurationError
 from tests.engine_postgres import databases, needs_postgres
@@ -201,3 +202,24 @@ def test_addresses(tmp_path: Path) -> None:
         open_store("mysql://x", create=True)
     with pytest.raises(ConfigurationError, match="no database"):
         open_store(tmp_path / "none.db", create=False)
+
+
+def test_a_new_file_has_large_pages_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    with closing(sqlite3.connect(old)) as file:  # as a release with SQLite's own size made it
+        file.execute("PRAGMA journal_mode=WAL")
+    sizes = {}
+    for path in (old, tmp_path / "new.db"):
+        store = open_store(str(path), create=True)
+        store.acquire()
+        store.append(Batch(events=[event(1)]))
+        assert isinstance(store, SQLiteStore)
+        assert store._writer is not None
+        pages = store._writer.execute("PRAGMA wal_autocheckpoint").fetchone()[0]
+        store.close()
+        with closing(sqlite3.connect(path)) as file:
+            page = file.execute("PRAGMA page_size").fetchone()[0]
+            assert file.execute("SELECT count(*) FROM log").fetchone()[0] == 1
+        assert pages * page == 4_096_000
+        sizes[path.name] = page
+    assert sizes == {"old.db": 4096, "new.db": 16384}

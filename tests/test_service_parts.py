@@ -7,20 +7,24 @@ import json
 import logging
 import re
 import sqlite3
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
 import pytest
 
 from cobandits.client import AsyncClient, Client, ServiceError
 from cobandits.client.exchange import answer
-from cobandits.engine import Answer, Engine, OverloadedError, Space
+from cobandits.engine import Answer, Engine, OverloadedError, Reward, Space
 from cobandits.errors import CobanditsError, ConfigurationError
 from cobandits.service import ServiceSettings
-from cobandits.service.bridge import Asked
+from cobandits.service.bridge import Asked, Bridge
 from cobandits.service.dashboard.charts import reward_chart, sharing_map
 from cobandits.service.dashboard.tally import Cell, Tally
+from cobandits.service.handlers.decisions import decision_reply
 from cobandits.service.jobs import Evaluations
 from cobandits.service.keys import KeyStore
 from cobandits.service.logs import JSONLines
@@ -28,6 +32,45 @@ from cobandits.service.problems import KINDS, ProblemError, problem_of
 from cobandits.service.settings import is_loopback
 from cobandits.service.state import Service
 from tests.commands import command_line
+
+# ---- Answers
+
+
+@pytest.mark.parametrize(
+    "chances",
+    [[0.2, 0.5, 0.3], [None, 0.4, None], [0.5, -1.0, 0.5], [None, -1.0, 0.7], [1.0, 0.0, 0.0]],
+)
+def test_a_reply_ranks_arms_as_its_decision_does(
+    tmp_path: Path, chances: list[float | None]
+) -> None:
+    arms = [{"id": name, "features": [1.0]} for name in "abc"]
+    with Engine.open(tmp_path / "a.db") as engine:
+        made = engine.space("s", dim=1).decide("t", arms=arms)
+    decision = msgspec.structs.replace(made, chances=chances)
+    ranked = [(one.arm, one.probability) for one in decision_reply(decision).ranking]
+    assert ranked == [tuple(one) for one in decision.ranking]
+
+
+def test_answers_for_a_loop_that_is_closed_hold_up_nobody(tmp_path: Path) -> None:
+    async def ask(bridge: Bridge, space: Space) -> None:
+        bridge.ask_one(space, Reward(decision="x", value=1.0), lambda _: None)
+        await asyncio.sleep(0)  # it is handed over, and the loop ends before the answer
+
+    with Engine.open(tmp_path / "a.db") as engine:
+        space, held, go = engine.space("s", dim=1), threading.Event(), threading.Event()
+
+        def wait() -> bool:
+            held.set()
+            return go.wait(60)
+
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(space._writer.call, wait)
+            assert held.wait(60)
+            asyncio.run(ask(Bridge(10), space))
+            go.set()
+            assert waiting.result(60)
+        assert space.decide("t", arms=[{"id": "a", "features": [1.0]}]).arm == "a"
+
 
 # ---- Settings
 
@@ -203,7 +246,9 @@ def service(tmp_path: Path) -> Service:
 
 def test_more_than_may_wait_is_refused_and_errors_reach_their_caller(service: Service) -> None:
     class Full(Space):
-        def submit(self, requests: Sequence[Asked], *, plain: bool = False) -> NoReturn:
+        def send(
+            self, requests: Sequence[Asked], done: Callable[..., None], *, plain: bool = False
+        ) -> NoReturn:
             raise OverloadedError("full")
 
     full = Full.__new__(Full)

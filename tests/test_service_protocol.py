@@ -191,7 +191,7 @@ def test_heads_are_remembered_only_where_the_data_is_one_whole_request() -> None
     (call, places), heads = table().find("POST", b"/v1/spaces/s/decisions"), Heads()
     data = request(None)
     fields = {b"content-length": str(len(BODY)).encode()}
-    head = Head(call, places, b"/v1/spaces/s/decisions", fields, len(BODY))
+    head = Head(call, places, b"/v1/spaces/s/decisions", fields, len(BODY), "")
     for wrong in (b"", data[:-1], data + b"x", data[1:], data[: -len(BODY)], b"\r\n" + data):
         heads.keep(wrong, head)
     for name in (b"x-request-id", b"idempotency-key"):  # which no other request will have

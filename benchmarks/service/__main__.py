@@ -14,7 +14,7 @@ def main() -> None:
     parser.add_argument("what", choices=["speed", "ratio", "regret", "startup", "soak"])
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rewards", type=int, default=1_000_000)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--minutes", type=float, default=30.0, help="of a soak")
     parser.add_argument("--fastapi", default=sys.executable, help="a Python that has FastAPI")
     given = parser.parse_args()

@@ -12,9 +12,10 @@ from cobandits.engine.encoding import Prepared
 from cobandits.engine.errors import EngineError
 from cobandits.engine.messages import Activate, Answer, Reward
 
-__all__ = ["Asked", "Call", "Command", "Job", "Result", "another"]
+__all__ = ["Answered", "Asked", "Call", "Command", "Job", "Result", "another"]
 
 Result = Answer | Exception
+Answered = Callable[[list[Result]], None]
 Done = TypeVar("Done")
 
 
@@ -57,7 +58,7 @@ class Job:
         self,
         space: int,
         requests: Sequence[Prepared | Reward | Activate | Exception],
-        done: Callable[[list[Result]], None] | None = None,
+        done: Answered | None = None,
     ) -> None:
         self.space = space
         self._results: list[Result | None] = [

@@ -13,7 +13,7 @@ from cobandits.engine.comparison import Comparison, compared
 from cobandits.engine.encoding import Prepared, prepared, read
 from cobandits.engine.errors import ConflictError, UnknownVersionError
 from cobandits.engine.fold import Relearned
-from cobandits.engine.jobs import Call, Job, Result
+from cobandits.engine.jobs import Answered, Call, Job, Result
 from cobandits.engine.logbook import Logbook
 from cobandits.engine.messages import (
     Activate,
@@ -112,9 +112,14 @@ class Space(Logbook):
         """
         future: Future[list[Answer | Exception]] = Future()
         future.set_running_or_notify_cancel()  # what was handed over cannot be taken back
-        job = Job(self._fold.number, self._prepared(requests, plain), future.set_result)
-        self._writer.put(job)
+        self.send(requests, future.set_result, plain=plain)
         return future
+
+    def send(
+        self, requests: Sequence[Request | Prepared], done: Answered, *, plain: bool = False
+    ) -> None:
+        """Do the same: the engine's thread gives the answers to ``done``, which must not fail."""
+        self._writer.put(Job(self._fold.number, self._prepared(requests, plain), done))
 
     def _prepared(
         self, requests: Sequence[Request | Prepared], plain: bool = False
@@ -123,10 +128,7 @@ class Space(Logbook):
         found: list[Prepared | Reward | Activate | Exception] = []
         for one in requests:
             try:
-                if isinstance(one, Decide):
-                    found.append(prepared(one, schema, plain=plain))
-                else:
-                    found.append(one)
+                found.append(prepared(one, schema, plain=plain) if isinstance(one, Decide) else one)
             except Exception as error:  # of this request alone
                 found.append(error)
         return found

@@ -39,7 +39,8 @@ class Writer:
         self.core = core
         self._inbox = Inbox()
         self._pieces = Pieces()  # of snapshots, to be written
-        self._asked = 0.0  # when there last were requests
+        self._asked = 0.0  # when there last were requests,
+        self._took = 0.0  # and how many seconds it took to answer them
         self._refits: dict[int, object] = {}  # by space: which refit is under way
         self._refitter = Refitter()
         self._mended: dict[int, float] = {}  # by space: when it was last made anew
@@ -129,11 +130,13 @@ class Writer:
                 command.future.set_exception(ClosedError("this engine was closed; open it again"))
 
     def _turn(self) -> None:
-        tickets, commands = self._inbox.collected(self._patience())
+        tickets, commands = self._inbox.collected(self._patience(), self._took)
         self._mend()
         if tickets:
+            begin = time.monotonic()
             self._answer(tickets)
             self._asked = time.monotonic()
+            self._took = self._asked - begin
         for command in commands:
             command.run()
         try:

@@ -22,7 +22,7 @@ from cobandits.wire.problems import MEDIA_TYPE
 if TYPE_CHECKING:
     from cobandits.service.state import Service
 
-__all__ = ["PLAIN", "Api", "Receive", "Scope", "Send", "send_reply"]
+__all__ = ["PLAIN", "Api", "Receive", "Scope", "Send", "given_token", "send_reply"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -55,7 +55,7 @@ class Api:
         key: Key | None = None
         try:
             call, places = self._table.find(scope["method"], scope["raw_path"])
-            key = self._admitted(call, headers)
+            key = self._admitted(call, given_token(call, headers))
             body = await self._body(call, headers, receive)
             text = scope["query_string"]
             query = dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True)) if text else {}
@@ -113,7 +113,7 @@ class Api:
             answer(found if isinstance(found, Reply) else _problem_reply(found, request), key)
 
         try:
-            key = self._admitted(call, head.fields)
+            key = self._admitted(call, head.token)
             assert call.direct is not None
             call.direct(
                 Exchange(self._service, call, head.places, {}, head.fields, body, key), answered
@@ -123,13 +123,11 @@ class Api:
 
     # ---- All calls
 
-    def _admitted(self, call: Call, headers: Headers) -> Key | None:
-        """Return the key of a request; refuse one without the role, or too many of them."""
+    def _admitted(self, call: Call, given: str) -> Key | None:
+        """Return the key of a token; refuse one without the role, or too many requests of it."""
         if call.role is None:
             return None
-        token = headers.get(b"authorization", b"")
-        given = token[7:] if token[:7].lower() == b"bearer " else headers.get(call.header, b"")
-        key = self._service.keys.find(given.decode("latin-1").strip()) if given else None
+        key = self._service.keys.find(given) if given else None
         if key is None:
             what = "this API key is not valid, or was revoked" if given else "there is no API key"
             raise ProblemError(
@@ -198,6 +196,13 @@ class Api:
                 "key": None if key is None else key.id,
             }
             LOGGER.log(level, "answered", extra={"fields": fields})
+
+
+def given_token(call: Call, headers: Headers) -> str:
+    """Return the token of the key that a request was sent with, empty if there is none."""
+    token = headers.get(b"authorization", b"")
+    given = token[7:] if token[:7].lower() == b"bearer " else headers.get(call.header, b"")
+    return given.decode("latin-1").strip()
 
 
 def _problem_reply(error: Exception, request: str) -> Reply:

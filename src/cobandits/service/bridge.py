@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 
 from cobandits.engine import Answer, Prepared, Request, Space
 from cobandits.service.logs import LOGGER
@@ -35,6 +37,8 @@ class Bridge:
     def __init__(self, most: int) -> None:
         self._most = most
         self._asked: dict[Space, list[_Waiting]] = {}
+        self._answered: deque[tuple[list[_Waiting], Answers]] = deque()
+        self._called = False  # whether the loop will look for answers
         self.waiting = 0
 
     def ask(self, space: Space, requests: Sequence[Asked], done: Done) -> None:
@@ -67,15 +71,27 @@ class Bridge:
         waiting, self._asked = self._asked, {}
         for space, group in waiting.items():
             requests = [request for asked, _, _ in group for request in asked]
-
-            def done(found: Future[Answers], group: list[_Waiting] = group) -> None:
-                answers = found.result()  # this is the engine's thread
-                loop.call_soon_threadsafe(self._hand_out, group, answers, len(answers))
-
             try:
-                space.submit(requests, plain=True).add_done_callback(done)
+                space.send(requests, partial(self._take, loop, group), plain=True)
             except Exception as error:
                 self._hand_out(group, error, len(requests))
+
+    def _take(
+        self, loop: asyncio.AbstractEventLoop, group: list[_Waiting], answers: Answers
+    ) -> None:
+        """Take answers in the engine's thread, and wake the loop if it is not called already."""
+        self._answered.append((group, answers))  # before the look at what the loop sets first
+        if not self._called:
+            self._called = True
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._hand_out_all)
+
+    def _hand_out_all(self) -> None:
+        """Give out all answers that are there, of several groups at once."""
+        self._called = False
+        while self._answered:
+            group, answers = self._answered.popleft()
+            self._hand_out(group, answers, len(answers))
 
     def _hand_out(self, group: list[_Waiting], answers: Answers | Exception, count: int) -> None:
         """Give each caller its answers, in the loop's thread."""

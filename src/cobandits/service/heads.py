@@ -27,6 +27,7 @@ class Head(NamedTuple):
     url: bytes
     fields: Mapping[bytes, bytes]
     size: int  # of the body
+    token: str  # of the key
 
 
 class Heads:

@@ -14,7 +14,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from cobandits.service.asgi import PLAIN, Api
+from cobandits.service.asgi import PLAIN, Api, given_token
 from cobandits.service.calls import JSON, Reply
 from cobandits.service.heads import Head
 from cobandits.service.keys import Key
@@ -97,8 +97,8 @@ class DirectProtocol(HttpToolsProtocol):
         if found is None or not plain:
             self._begin_others()
             return
-        size = int(fields[b"content-length"])
-        self._head, self._parts = Head(*found, self.url, fields, size), []
+        size, token = int(fields[b"content-length"]), given_token(found[0], fields)
+        self._head, self._parts = Head(*found, self.url, fields, size, token), []
 
     def _begin_others(self) -> None:
         """Let uvicorn have a request whose headers were read."""

@@ -164,8 +164,10 @@ def _plain(space: Space, body: bytes, *, many: bool = False) -> list[Prepared] |
     found = space.read(body, many=many)
     if found is None or len(found) > BATCH:
         return None
-    fits = all(len(one.task) <= NAME and len(one.ids) <= ARMS for one in found)
-    return found if fits else None
+    for one in found:
+        if len(one.task) > NAME or len(one.ids) > ARMS:
+            return None
+    return found
 
 
 def _request(asked: DecideOne, header: bytes | None) -> Decide:
@@ -204,7 +206,7 @@ def decision_reply(decision: Decision) -> DecisionReply:
         arm=decision.arm,
         probability=decision.probability,
         version=decision.version,
-        ranking=[Ranked(one.arm, one.probability) for one in decision.ranking],
+        ranking=_ranking(decision),
         explored=decision.explored,
         proposed=decision.proposed,
         by=decision.by,
@@ -214,6 +216,19 @@ def decision_reply(decision: Decision) -> DecisionReply:
         expires=decision.expires,
         repeated=decision.repeated,
     )
+
+
+def _ranking(decision: Decision) -> list[Ranked]:
+    """Return :attr:`Decision.ranking` as messages, which are made once."""
+    found = list(map(Ranked, decision.arms, decision.chances))
+    if -1.0 in decision.chances:  # excluded
+        found = [one for one in found if one.probability is None or one.probability >= 0]
+    found.sort(key=_falling)
+    return found
+
+
+def _falling(one: Ranked) -> float:
+    return 1.0 if one.probability is None else -one.probability
 
 
 def _reward_reply(rewarded: Rewarded) -> RewardReply:
