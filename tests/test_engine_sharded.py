@@ -144,6 +144,8 @@ def test_a_space_that_outgrows_a_process_is_dealt_to_several(tmp_path: Path) -> 
         pids = heads(space).pids
         space.relearn(shards=1)
         assert not any(alive(pid) for pid in pids)
+        assert (space.settings.reward_kind, space.settings.on_change) == ("auto", "adapt")
+        space.rollback("v1")
         fill(space, 1, seed=3)
         engine.settle()
         assert isinstance(space.policy(), Shared)

@@ -29,7 +29,7 @@ from cobandits.policies.shared.state import Refit, State
 from cobandits.policies.shared.transitions import stored
 from cobandits.ragged import RaggedArms
 
-__all__ = ["Head", "Noted", "Offer", "Published", "Spread"]
+__all__ = ["Fitted", "Head", "Noted", "Offer", "Published", "Spread"]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
@@ -67,6 +67,14 @@ class Noted(NamedTuple):
     room: int  # rewards that it takes before it looks for changes
     changes: int  # of its tasks, that were not noted before
     changed: tuple[Hashable, ...]  # tasks that have changed alone, not noted before
+
+
+class Fitted(NamedTuple):
+    """What a shard says that was loaded."""
+
+    room: int  # as in :class:`Noted`
+    rewards: int
+    has_prior: bool
 
 
 class _Stage(NamedTuple):
@@ -138,6 +146,14 @@ class Head(Shared):
     def set_floor(self, floor: float) -> None:
         """Decide with another share of random decisions."""
         self.floor = floor
+
+    def fit(self, setting: dict[str, Any]) -> Fitted:
+        """Take the floor of all shards; refuse other parameters that are not as they are here."""
+        for name, value in setting.items():
+            if name != "floor" and (given := getattr(self, name)) != value:
+                raise ConfigurationError(f"a shard has {name}={given!r}, all have {value!r}")
+        self.floor = setting["floor"]
+        return Fitted(self.noted().room, self.rewards, self.prior is not None)
 
     # ---- Files
 
