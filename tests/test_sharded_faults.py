@@ -16,8 +16,12 @@ from cobandits.engine import Engine
 from cobandits.engine.policies import policy_bytes
 from cobandits.engine.settings import SHARDED
 from cobandits.errors import ClusterError, ConfigurationError, DataError, ModelFileError
-from cobandits.sharded import Head, LocalHeads, ProcessHeads, ShardedShared, dealt, policy
+from cobandits.policies.shared import Snapshot
+from cobandits.policies.shared.state import State
+from cobandits.policies.shared.transitions import stored
+from cobandits.sharded import Head, LocalHeads, ProcessHeads, ShardedShared, dealt, head, policy
 from cobandits.sharded.container import packed, unpacked
+from cobandits.sharded.hashing import shards_of
 from cobandits.sharded.heads import Source
 
 ARMS = [{"id": "a", "features": [1.0, 0.0]}, {"id": "b", "features": [0.0, 1.0]}]
@@ -55,7 +59,7 @@ def test_no_reward_is_learned_twice_where_one_shard_fails(monkeypatch: pytest.Mo
 
 
 def _owner(task: str) -> int:
-    return int(policy.shards_of(np.array([task], object), 2)[0])
+    return int(shards_of(np.array([task], object), 2)[0])
 
 
 @pytest.mark.parametrize("change", ["dim", "labels", "explore", "rewards", "due", "prior"])
@@ -64,7 +68,7 @@ def test_a_file_whose_shards_do_not_belong_together_is_refused(change: str) -> N
     other: dict[str, Any] = {"dim": 3, "labels": False, "explore": "never"}
     if change == "prior":
         parts[1] = Head(dim=2, labels=True).saved()
-        header["rewards"] = Head.load(io.BytesIO(parts[0])).rewards  # type: ignore[attr-defined]
+        header["rewards"] = Head.load(io.BytesIO(parts[0])).rewards
     elif change in other:
         header["setting"][change] = other[change]
     else:
@@ -78,6 +82,24 @@ def test_a_file_of_endless_shards_is_refused() -> None:
     forged = b'{"version": 1, "sizes": [1e999], "header": {}}'
     with pytest.raises(ModelFileError, match="not a whole sharded policy"):
         unpacked(b"cobandits-sharded\n" + len(forged).to_bytes(8, "big") + forged)
+
+
+def test_what_takes_long_is_left_to_the_thread_of_a_refit(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, calls = taught(), list[Snapshot]()
+
+    def counted(snapshot: Snapshot) -> State:
+        calls.append(snapshot)
+        return stored(snapshot)
+
+    monkeypatch.setattr(head, "stored", counted)
+    arms = np.ones((1, 2, 2))
+    made = found.decide(["1"], arms, np.random.default_rng(0))
+    staged = found.snapshot(["1"], arms, made, [1.0])
+    assert not calls  # the engine's thread stages, and others wait for it
+    found.install(staged.learned())
+    assert (len(calls), found.rewards) == (2, 41)
+    with pytest.raises(ClusterError, match="given up"):
+        staged.learned()
 
 
 def test_shards_take_over_from_as_many() -> None:

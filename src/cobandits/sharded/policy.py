@@ -25,9 +25,9 @@ from cobandits.sharded.dealing import Deal
 from cobandits.sharded.dealt import DealtPolicy
 from cobandits.sharded.explaining import joined_explanations
 from cobandits.sharded.hashing import shards_of
-from cobandits.sharded.head import Fitted
 from cobandits.sharded.heads import ADVICE, Heads, LocalHeads, ProcessHeads, Source
 from cobandits.sharded.ledger import Ledger
+from cobandits.sharded.messages import Fitted
 from cobandits.sharded.refits import PreparedRefit, StagedRefit
 from cobandits.sharded.training import call
 
@@ -164,11 +164,10 @@ class ShardedShared(DealtPolicy):
 
     def _stage(self, tasks: NDArray[Any], rows: Floats, rewards: Floats) -> StagedRefit:
         parts = Deal(tasks, len(self._heads)).parts(tasks, rows, rewards, empty=True)
-        offers = self._heads.each("stage", parts)
+        self._heads.each("stage", parts)
         self._staged = StagedRefit(
             self._heads,
             self._training,
-            offers,
             n_new=len(tasks),
             wanted=lambda one: one is self._staged,
         )
