@@ -22,7 +22,6 @@ from cobandits.engine.settings import SHARDED, Settings
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.policies import Shared
 from cobandits.sharded import ProcessHeads, ShardedShared
-from tests.engine_postgres import databases, needs_postgres
 
 DIM, TASKS = 4, 12
 TWO: dict[str, Any] = {"dim": DIM, "seed": 1, "shards": 2, **SHARDED}
@@ -71,13 +70,25 @@ def killed(pid: int | None) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=needs_postgres)])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield str(tmp_path / "a.db")
-        return
-    with databases() as made:
-        yield next(made)
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Return an engine with a space of two processes; each test leaves them whole."""
+    with Engine.open(tmp_path_factory.mktemp("sharded") / "a.db") as made:
+        fill(made.space("a", **TWO), 4)
+        yield made
+
+
+def made_anew(engine: Engine, space: Space) -> None:
+    """Wait until a space answers again, which is tried once in a second, and check its log."""
+    until = time.monotonic() + 30
+    while fill(space, 1, seed=5) == 0:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    engine.settle()
+    found = engine.verify()
+    assert found.ok, str(found)
+    answered = sum(event.kind == "reward" for event in space.events())
+    assert space.policy().rewards == answered
 
 
 def test_a_space_in_processes_lives_as_others_do(tmp_path: Path) -> None:
@@ -144,6 +155,8 @@ def test_a_space_that_outgrows_a_process_is_dealt_to_several(tmp_path: Path) -> 
         pids = heads(space).pids
         space.relearn(shards=1)
         assert not any(alive(pid) for pid in pids)
+        assert (space.settings.reward_kind, space.settings.on_change) == ("auto", "adapt")
+        space.rollback("v1")
         fill(space, 1, seed=3)
         engine.settle()
         assert isinstance(space.policy(), Shared)
@@ -151,51 +164,32 @@ def test_a_space_that_outgrows_a_process_is_dealt_to_several(tmp_path: Path) -> 
 
 
 def test_a_killed_process_is_made_anew_from_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with Engine.open(tmp_path / "a.db") as engine:
-        space = engine.space("a", **TWO)
-        other = engine.space("b", dim=DIM)
-        fill(space, 4)
-        for n in range(2):  # while it learns, decides or rests
-            if n % 2:
-                engine.settle()
-            killed(heads(space).pids[n % 2])
-            fill(space, 1, seed=n)  # what is not answered is not in the log
-            fill(other, 1)
-        until = time.monotonic() + 30
-        while fill(space, 1, seed=5) == 0:  # it is made anew once in a second at most
-            assert time.monotonic() < until
-            time.sleep(0.1)
-        engine.settle()
-        found = engine.verify()
-        assert found.ok, str(found)
-        assert "is learned again from the log" in caplog.text
-        answered = sum(event.kind == "reward" for event in space.events())
-        assert space.policy().rewards == answered
+    space, other = engine.space("a"), engine.space("b", dim=DIM)
+    killed(heads(space).pids[0])  # while it learns, decides or rests
+    fill(space, 1, seed=1)  # what is not answered is not in the log
+    fill(other, 1)
+    made_anew(engine, space)
+    assert "is learned again from the log" in caplog.text
 
 
-def test_a_change_is_kept_though_its_process_ends_meanwhile(where: str) -> None:
-    with Engine.open(where) as engine:
-        space = engine.space("a", **TWO)
-        fill(space, 3)
-        engine.settle()
+def test_a_change_is_kept_though_its_process_ends_meanwhile(engine: Engine) -> None:
+    space = engine.space("a")
 
-        def change() -> None:  # in the engine's thread: nobody has noticed it before
-            killed(heads(space).pids[0])
-            time.sleep(0.1)
-            space.change(floor=0.3)
+    def change() -> None:  # in the engine's thread: nobody has noticed it before
+        killed(heads(space).pids[0])
+        time.sleep(0.1)
+        space.change(floor=0.3)
 
-        space._writer.call(change)
-        assert space.settings.floor == 0.3
-        engine.settle()
-        assert space.policy().floor == 0.3
-        fill(space, 1, seed=1)
-        assert engine.verify().ok
+    space._writer.call(change)
+    assert space.settings.floor == 0.3
+    made_anew(engine, space)
+    assert space.policy().floor == 0.3
 
 
 def test_a_process_that_ends_during_a_refit_takes_nothing_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, go_on, learn = threading.Event(), threading.Event(), refits._here
 
@@ -204,25 +198,24 @@ def test_a_process_that_ends_during_a_refit_takes_nothing_with_it(
         assert go_on.wait(30)
         return learn(task)
 
+    space = engine.space("a")
     monkeypatch.setattr(refits, "_here", slow)
-    with Engine.open(tmp_path / "a.db") as engine:
-        space = engine.space("a", **TWO)
-        fill(space, 4)
-        assert began.wait(30)
-        assert fill(space, 1, seed=1) != 0  # decisions go on
-        killed(heads(space).pids[1])
-        go_on.set()
-        engine.settle()
-        fill(space, 1, seed=2)
-        engine.settle()
-        assert engine.verify().ok
+    for n in range(30):
+        if began.wait(0.01):
+            break
+        fill(space, 1, seed=n)
+    assert began.is_set()
+    assert fill(space, 1, seed=1) != 0  # decisions go on
+    killed(heads(space).pids[1])
+    go_on.set()
+    made_anew(engine, space)
 
 
 PROGRAM = """
-import sys
-from cobandits.engine import Engine
-from tests.test_engine_sharded import TWO, fill, heads
 if __name__ == "__main__":
+    import sys
+    from cobandits.engine import Engine
+    from tests.test_engine_sharded import TWO, fill, heads
     engine = Engine.open(sys.argv[1])
     space = engine.space("a", **TWO)
     fill(space, 2)

@@ -50,6 +50,10 @@ def test_a_space_in_several_processes(tmp_path: Path) -> None:
         with pytest.raises(ServiceError, match="has shards=2, this space needs 1"):
             client.upload("b", "kept", content)
         played(client, "b", 10)
+        for path, more in (("", {"name": "c", "dim": 2, **KINDS}), ("/b/relearn", {})):
+            answer = service.post(f"/v1/spaces{path}", {"shards": 15, **more})
+            assert (answer.status, answer.kind) == (422, "invalid-request")
+            assert "this one may have 14 shards" in answer.json["detail"]
         assert service.post("/v1/spaces/b/relearn", {"shards": 2}).json["kind"] == "relearn"
         assert client.space("b").settings == {**client.space("a").settings}
         client.delete_space("b")

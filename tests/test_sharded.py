@@ -79,6 +79,7 @@ def dealt(tasks: NDArray[np.int64], F: Floats, cuts: Sequence[int]) -> LocalHead
     heads = LocalHeads.start(len(cuts) - 1, {"dim": D})
     masks = [(tasks >= a) & (tasks < b) for a, b in itertools.pairwise(cuts)]
     heads.each("stage", [(tasks[m], F[m, :-2], F[m, -1]) for m in masks])
+    heads.each("offer", [()] * len(masks))
     return heads
 
 

@@ -12,7 +12,7 @@ from cobandits.engine.core import Clock, Core
 from cobandits.engine.encoding import check_name
 from cobandits.engine.events import Event, space_body
 from cobandits.engine.fold import SpaceFold
-from cobandits.engine.policies import wait_for, warm_up
+from cobandits.engine.policies import SpacePolicy, close, started, warm_up
 from cobandits.engine.reader import Reader
 from cobandits.engine.retention import erase_events
 from cobandits.engine.settings import Settings
@@ -111,10 +111,23 @@ class Engine:
             :meth:`Space.change` changes them.
         """
         check_name(name, "name")
-        found = self._writer.call(lambda: self._space(name, schema, dim, seed, settings))
-        if (fold := self._core.folds.get(found.number)) is not None:
-            wait_for(fold.learner.policy)
-        return found
+        policy = self._started(name, schema, dim, settings)
+        try:
+            return self._writer.call(lambda: self._space(name, schema, dim, seed, settings, policy))
+        finally:
+            used = [fold.learner.policy for fold in list(self._core.folds.values())]
+            if policy is not None and not any(one is policy for one in used):
+                close(policy)
+
+    def _started(
+        self, name: str, schema: Schema | None, dim: int | None, settings: dict[str, Any]
+    ) -> SpacePolicy | None:
+        """Start the processes of a space that is to be made; where they fail, it is not made."""
+        if settings.get("shards", 1) == 1 or not self._core.processes:
+            return None
+        spaces = self._core.folds
+        known = self._writer.call(lambda: any(one.name == name for one in spaces.values()))
+        return None if known else started(Settings.of(schema=schema, dim=dim, **settings))
 
     def _space(
         self,
@@ -123,13 +136,14 @@ class Engine:
         dim: int | None,
         seed: int | None,
         settings: dict[str, Any],
+        policy: SpacePolicy | None,
     ) -> Space:
         known = self._core.folds.values()
         fold = next((one for one in known if one.name == name), None)
         if fold is None:
             if schema is None and dim is None:
                 fold = self._core.fold(name)  # says that it is unknown
-            fold = self._made(name, seed, Settings.of(schema=schema, dim=dim, **settings))
+            fold = self._made(name, seed, Settings.of(schema=schema, dim=dim, **settings), policy)
         elif schema is not None or dim is not None:
             settings = {**settings, "schema": Settings.of(schema=schema, dim=dim).schema}
         if different := fold.settings.differences(settings):
@@ -140,7 +154,9 @@ class Engine:
             )
         return Space(fold, self._writer)
 
-    def _made(self, name: str, seed: int | None, settings: Settings) -> SpaceFold:
+    def _made(
+        self, name: str, seed: int | None, settings: Settings, policy: SpacePolicy | None
+    ) -> SpaceFold:
         core = self._core
         if seed is not None and not 0 <= seed < _SEEDS:
             raise ConfigurationError(f"a seed must be at least 0 and below 2**128, got {seed}")
@@ -148,7 +164,11 @@ class Engine:
         body = space_body(name, seed, settings.to_dict())
         event = Event(number, core.now(), number, "space", body=body)
 
-        core.commit(Batch(events=[event]), lambda: core.follow(event))
+        def apply() -> None:
+            core.begin(event).place(policy)
+            core.follow(event)
+
+        core.commit(Batch(events=[event]), apply)
         return core.folds[number]
 
     def delete(self, name: str) -> int:

@@ -67,9 +67,12 @@ class SpaceFold:
         self.saved: tuple[int, str] | None = None  # event and state of the last snapshot
         self._versions, self._store, self._processes = versions, store, processes
 
-    def place(self) -> None:
-        """Have the shards of a new policy live where they are to."""
-        self.learner.replace(placed(self.learner.policy, processes=self._processes))
+    def place(self, policy: SpacePolicy | None = None) -> None:
+        """Have the shards of a new policy live where they are to, or already do in ``policy``."""
+        if policy is None and self._processes and self.settings.shards > 1:
+            policy = policy_for(self.settings, processes=True)
+        if policy is not None:
+            self.learner.replace(policy)
 
     def become(self, other: SpaceFold) -> None:
         """Take over all of another fold of the same events, in place of what is here."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ __all__ = [
     "policy_for",
     "read_policy",
     "shared_for",
-    "wait_for",
+    "started",
     "warm_up",
 ]
 
@@ -53,17 +54,19 @@ def shared_for(settings: Settings) -> Shared:
     )
 
 
-def policy_for(settings: Settings) -> SpacePolicy:
-    """Return a policy that has learned nothing, in this process."""
+def policy_for(settings: Settings, *, processes: bool = False) -> SpacePolicy:
+    """Return a policy that has learned nothing, in this process or with shards in some."""
     if settings.shards == 1:
         return shared_for(settings)
-    return ShardedShared(
-        dim=settings.schema.dim,
-        shards=settings.shards,
-        labels=True,
-        explore=settings.explore,
-        floor=settings.floor,
-    )
+    setting: dict[str, Any] = {
+        "dim": settings.schema.dim,
+        "labels": True,
+        "explore": settings.explore,
+        "floor": settings.floor,
+    }
+    if processes:
+        return ShardedShared.in_processes(settings.shards, threads=None, **setting)
+    return ShardedShared(shards=settings.shards, **setting)
 
 
 def n_shards(policy: SpacePolicy) -> int:
@@ -92,10 +95,16 @@ def is_lost(policy: SpacePolicy) -> bool:
     return isinstance(policy, ShardedShared) and policy.lost
 
 
-def wait_for(policy: SpacePolicy) -> None:
-    """Wait until the processes of a new policy answer, so that the engine's thread does not."""
-    if isinstance(policy, ShardedShared) and not policy.rewards:
-        policy.wait()
+def started(settings: Settings) -> SpacePolicy:
+    """Return a new policy whose processes answer: the engine's thread does not wait for them."""
+    policy = policy_for(settings, processes=True)
+    if isinstance(policy, ShardedShared):
+        try:
+            policy.wait()
+        except BaseException:
+            policy.close()
+            raise
+    return policy
 
 
 def close(policy: SpacePolicy) -> None:

@@ -229,15 +229,15 @@ class Space(Logbook):
     ) -> Version:
         """Learn all anew: without the rewards of a span of time, or under other settings.
 
-        Rewards that are left out stay in the log. From then on requests are encoded by the
-        schema. With several shards, rewards are any numbers and changes of the tasks are noted,
-        as :class:`Settings` says. It takes as long as all rewards take to learn; decisions go on.
+        Rewards that are left out stay in the log. From then on requests are encoded by the schema.
+        With several shards, rewards are any numbers and changes of the tasks are noted; with one,
+        both are as the space was made. It takes as long as learning all rewards; decisions go on.
         """
+        self._check_relearns()
         changed = self._changed(schema, shards)
         if (since is None) != (before is None) or (since is None and not changed):
             raise DataError("give since and before, or a schema, or shards, or all of them")
         start, end = (0 if one is None else round(one.timestamp() * 1e6) for one in (since, before))
-        self._check_relearns()
         found = Relearning(self._core.store, self._fold.number, start, end, changed)
         found.extend(self._writer.call(lambda: self._core.last))
         policy = placed(found.taught(), processes=self._core.processes)  # nobody waits for it
@@ -263,7 +263,10 @@ class Space(Logbook):
         if schema is not None:  # as a replay reads it
             changed["schema"] = Schema.from_dict(decoded(encoded(schema.to_dict())))
         if shards is not None:
-            changed |= {"shards": shards, **(SHARDED if shards != 1 else {})}
+            changed |= {"shards": shards, **SHARDED}
+        if shards == 1:  # what several shards have changed is as it was before
+            made = settings_at(self._core.store, self._fold.number, self._fold.number)
+            changed |= {name: getattr(made, name) for name in SHARDED}
         replace(self.settings, **changed)
         return changed
 

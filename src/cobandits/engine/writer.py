@@ -159,7 +159,7 @@ class Writer:
             warn("a process of %r has ended; it is learned again from the log", fold.name)
             try:
                 self.core.rebuild(fold)
-            except (StoreError, ClusterError) as error:  # the next turn tries again
+            except Exception as error:  # the next turn tries again, and others get their answers
                 warn("%r could not be learned again: %s", fold.name, error)
 
     def _answer(self, tickets: list[Asked]) -> None:
@@ -180,7 +180,8 @@ class Writer:
         return _PAUSE
 
     def _can_learn(self, fold: SpaceFold) -> bool:
-        return fold.learner.ready and fold.number not in self._refits
+        learner = fold.learner  # while a space is lost, others learn
+        return learner.ready and fold.number not in self._refits and not learner.lost
 
     # ---- Learning
 

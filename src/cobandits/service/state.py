@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
@@ -16,6 +17,7 @@ from cobandits.service.metrics import Metrics
 from cobandits.service.problems import ProblemError
 from cobandits.service.rates import Bucket
 from cobandits.service.settings import ServiceSettings
+from cobandits.wire.limits import SHARDS
 
 __all__ = ["Service"]
 
@@ -38,6 +40,7 @@ class Service:
         self.engine, self.keys, self.settings = engine, keys, settings
         self.metrics = Metrics(waiting=lambda: self._bridge.waiting)
         self._spaces = {space.name: space for space in engine.spaces()}
+        self._starting = 0  # processes, for spaces that are made or learned anew
         self._bridge = Bridge(settings.waiting)
         self._buckets: dict[str, Bucket] = {}
         self.evaluations = Evaluations()
@@ -73,6 +76,24 @@ class Service:
             del self._spaces[space.name]
             self.evaluations.forget(space.name)
             self.metrics.forget(space.name)
+
+    @contextmanager
+    def starting(self, name: str, shards: int) -> Iterator[None]:
+        """Take room for the processes of a space that are started meanwhile; refuse too many."""
+        count = shards if shards > 1 else 0
+        others = (one.settings.shards for one in self.spaces() if one.name != name)
+        taken = self._starting + sum(n for n in others if n > 1)
+        if count and taken + count > SHARDS:
+            raise ProblemError(
+                "invalid-request",
+                f"all spaces together may have {SHARDS} processes, and {taken} are taken or just "
+                f"started: this one may have {max(1, SHARDS - taken)} shards",
+            )
+        self._starting += count
+        try:
+            yield
+        finally:
+            self._starting -= count
 
     # ---- Asking the engine
 

@@ -40,7 +40,7 @@ def unpacked(content: bytes) -> tuple[dict[str, Any], list[bytes]]:
         found = json.loads(content[start:end])
         version, sizes = found["version"], [int(size) for size in found["sizes"]]
         header = dict(found["header"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ModelFileError(f"this is not a whole sharded policy ({error}); {_ADVICE}") from None
     if version != VERSION:
         raise ModelFileError(f"the file has version {version}, this release reads {VERSION}")

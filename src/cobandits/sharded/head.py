@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Hashable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.errors import ConfigurationError
+from cobandits.errors import ClusterError, ConfigurationError
 from cobandits.policies.shared import Shared, Snapshot
 from cobandits.policies.shared.checkpoint import load
 from cobandits.policies.shared.empirical_bayes import (
     Coordinates,
     DecomposedPrior,
-    Hyperparameters,
-    HyperparameterSelector,
     PriorFit,
 )
-from cobandits.policies.shared.empirical_bayes.fitted import FittedPriors
 from cobandits.policies.shared.empirical_bayes.likelihood import Information, MarginalLikelihood
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows, TaskSquares, busiest_slots
 from cobandits.policies.shared.pending import pending_limit
@@ -28,45 +24,14 @@ from cobandits.policies.shared.refitting import under
 from cobandits.policies.shared.state import Refit, State
 from cobandits.policies.shared.transitions import stored
 from cobandits.ragged import RaggedArms
+from cobandits.sharded.messages import Fitted, Noted, Offer, Published, Spread
 
-__all__ = ["Head", "Noted", "Offer", "Published", "Spread"]
+__all__ = ["Head"]
 
 Floats = NDArray[np.floating]
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
-
-
-class Offer(NamedTuple):
-    """What a shard says before a prior is learned."""
-
-    products: Doubles  # (d + 2, d + 2), of its rows
-    selector: HyperparameterSelector  # without thetas
-
-
-class Spread(NamedTuple):
-    """How large the rewards of a shard's tasks are."""
-
-    n_tasks: int
-    largest: float  # mean square of a task
-    n_rows: float
-    reward_squares: float
-
-
-class Published(NamedTuple):
-    """Priors that were learned from all shards, and which of them is to be used."""
-
-    priors: FittedPriors
-    hyperparameters: Hyperparameters
-    noise_share: float  # of the next fit
-    spread: float  # factor of its variances
-
-
-class Noted(NamedTuple):
-    """What a shard says after it has learned."""
-
-    room: int  # rewards that it takes before it looks for changes
-    changes: int  # of its tasks, that were not noted before
-    changed: tuple[Hashable, ...]  # tasks that have changed alone, not noted before
+Aside = TypeVar("Aside")
 
 
 class _Stage(NamedTuple):
@@ -102,6 +67,7 @@ class Head(Shared):
 
     def _forget(self) -> None:
         """Forget what was computed aside."""
+        self._aside: Snapshot | None = None
         self._stage: _Stage | None = None
         self._rows = self._all_rows = BlockRows([])
         self._squares = TaskSquares(np.zeros(0), np.zeros(0))
@@ -139,6 +105,14 @@ class Head(Shared):
         """Decide with another share of random decisions."""
         self.floor = floor
 
+    def fit(self, setting: dict[str, Any]) -> Fitted:
+        """Take the floor of all shards; refuse other parameters that are not as they are here."""
+        for name, value in setting.items():
+            if name != "floor" and (given := getattr(self, name)) != value:
+                raise ConfigurationError(f"a shard has {name}={given!r}, all have {value!r}")
+        self.floor = setting["floor"]
+        return Fitted(self.noted().room, self.rewards, self.prior is not None)
+
     # ---- Files
 
     def restore(self, state: State) -> None:
@@ -166,12 +140,16 @@ class Head(Shared):
 
     # ---- A prior is learned: nothing that decides changes before the last step
 
-    def stage(self, tasks: NDArray[Any], rows: Floats, rewards: Floats) -> Offer:
-        """Store new rewards aside, and say what the coordinates of a prior follow from."""
+    def stage(self, tasks: NDArray[Any], rows: Floats, rewards: Floats) -> None:
+        """Hold new rewards aside; that takes no time."""
         with self._lock:
             numbered = self._state.tasks.number(tasks)
-            snapshot = self._state.snapshot(*numbered, self._with_intercept(rows, rewards))
-            self._stage = _Stage(snapshot, stored(snapshot))
+            self._aside = self._state.snapshot(*numbered, self._with_intercept(rows, rewards))
+
+    def offer(self) -> Offer:
+        """Store what is held aside, and say what the coordinates of a prior follow from."""
+        snapshot = _there(self._aside)
+        self._stage = _Stage(snapshot, stored(snapshot))
         state = self._stage.state
         return Offer(state.store.products(), state.selector.without_thetas)
 
@@ -241,13 +219,11 @@ class Head(Shared):
 
     @property
     def _staged(self) -> _Stage:
-        assert self._stage is not None
-        return self._stage
+        return _there(self._stage)
 
     @property
     def _prepared(self) -> Refit:
-        assert self._found is not None
-        return self._found
+        return _there(self._found)
 
     # ---- Decisions
 
@@ -276,3 +252,10 @@ class Head(Shared):
             posteriors = self._state.posteriors
             assert posteriors is not None
             return posteriors.thetas[self._state.tasks.find(tasks)]
+
+
+def _there(aside: Aside | None) -> Aside:
+    """Return what is held aside; another call may have forgotten it meanwhile."""
+    if aside is None:
+        raise ClusterError("this refit was given up: its shards went on without it")
+    return aside

@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -16,11 +17,11 @@ from cobandits.errors import ClusterError
 from cobandits.sharded.head import Head
 from cobandits.threads import set_threads, threads_here
 
-__all__ = ["Heads", "LocalHeads", "ProcessHeads", "Source"]
+__all__ = ["ADVICE", "Heads", "LocalHeads", "ProcessHeads", "Source"]
 
 Source = Path | bytes  # of what was saved
 
-_ADVICE = "load what was saved last, and learn the rewards since then again; an engine does so"
+ADVICE = "load what was saved last, and learn the rewards since then again; an engine does so"
 _PATIENCE = 10.0  # seconds for a process to end when it is told to
 
 
@@ -51,7 +52,7 @@ class Heads(Protocol):
 class LocalHeads:
     """Shards in this process, one after the other."""
 
-    lost = False
+    lost = False  # it is when closed
 
     def __init__(self, heads: Sequence[Head]) -> None:
         self._heads = list(heads)
@@ -71,6 +72,8 @@ class LocalHeads:
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """Call a method of every shard with its own arguments."""
+        if self.lost:
+            raise ClusterError(f"the shards were closed; {ADVICE}")
         return [
             None if given is None else getattr(head, method)(*given)
             for head, given in zip(self._heads, arguments, strict=True)
@@ -81,20 +84,25 @@ class LocalHeads:
         return self.each(method, arguments)
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Answer no more calls."""
+        self.lost = True
 
 
 class _Links:
     """The connections to the processes of all shards."""
 
-    def __init__(self, links: Sequence[Connection]) -> None:
-        self._links = links
+    def __init__(self) -> None:
+        self._links: list[Connection] = []
         self.broken: str | None = None  # why nothing can be asked any more
+
+    def add(self, link: Connection) -> None:
+        """Take the connection to the next shard."""
+        self._links.append(link)
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...] | None]) -> list[Any]:
         """Call a method of every shard with its own arguments, all at the same time."""
         if self.broken is not None:
-            raise ClusterError(f"{self.broken}; {_ADVICE}")
+            raise ClusterError(f"{self.broken}; {ADVICE}")
         asked = [number for number, given in enumerate(arguments) if given is not None]
         results: list[Any] = [None] * len(arguments)
         errors: list[Exception] = []
@@ -135,7 +143,7 @@ class _Links:
 
     def _lost(self, number: int) -> ClusterError:
         self.broken = f"the process of shard {number} has ended"
-        return ClusterError(f"{self.broken}; {_ADVICE}")
+        return ClusterError(f"{self.broken}; {ADVICE}")
 
 
 class ProcessHeads:
@@ -155,16 +163,21 @@ class ProcessHeads:
     def __init__(self, made: Sequence[tuple[str, Any]], *, threads: int | None = 1) -> None:
         context = multiprocessing.get_context("spawn")
         count = threads_here() if threads is None else threads
-        self._processes, here = [], list[tuple[Connection, Connection]]()
-        for recipe in made:
-            ours, theirs = zip(*(context.Pipe() for _ in range(2)), strict=True)
-            process = context.Process(target=_serve, args=(theirs, count, *recipe), daemon=True)
-            process.start()
-            for link in theirs:
-                link.close()
-            here.append(ours)
-            self._processes.append(process)
-        self._links, self._beside = (_Links(links) for links in zip(*here, strict=True))
+        self._processes: list[BaseProcess] = []
+        self._links, self._beside = _Links(), _Links()
+        try:
+            for recipe in made:
+                ours, theirs = zip(*(context.Pipe() for _ in range(2)), strict=True)
+                self._links.add(ours[0])
+                self._beside.add(ours[1])
+                process = context.Process(target=_serve, args=(theirs, count, *recipe), daemon=True)
+                process.start()
+                self._processes.append(process)
+                for link in theirs:
+                    link.close()
+        except OSError as error:
+            self.close()
+            raise ClusterError(f"the process of a shard could not be started: {error}") from error
 
     @classmethod
     def start(cls, n: int, setting: Mapping[str, Any], *, threads: int | None = 1) -> Self:
@@ -205,7 +218,8 @@ class ProcessHeads:
         for process in self._processes:
             process.join(_PATIENCE)
             if process.is_alive():
-                process.terminate()
+                process.kill()
+                process.join()
 
 
 def _serve(links: Sequence[Connection], threads: int | None, kind: str, given: Any) -> None:
@@ -219,8 +233,8 @@ def _serve(links: Sequence[Connection], threads: int | None, kind: str, given: A
 
 
 def _answer(head: Head, link: Connection) -> None:
-    """Answer calls until the other end is closed."""
-    with contextlib.suppress(EOFError, ConnectionError):
+    """Answer calls until the other end is closed; where that fails, close it: nobody may wait."""
+    with link, contextlib.suppress(EOFError, ConnectionError):
         while True:
             method, arguments = link.recv()
             try:

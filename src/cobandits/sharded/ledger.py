@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from cobandits.labels import decoded_label, encoded_label
 from cobandits.policies.shared.task_drift import TaskChange
-from cobandits.sharded.head import Noted
+from cobandits.sharded.messages import Noted
 
 __all__ = ["Ledger"]
 

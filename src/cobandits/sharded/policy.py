@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -24,8 +25,9 @@ from cobandits.sharded.dealing import Deal
 from cobandits.sharded.dealt import DealtPolicy
 from cobandits.sharded.explaining import joined_explanations
 from cobandits.sharded.hashing import shards_of
-from cobandits.sharded.heads import Heads, LocalHeads, ProcessHeads, Source
+from cobandits.sharded.heads import ADVICE, Heads, LocalHeads, ProcessHeads, Source
 from cobandits.sharded.ledger import Ledger
+from cobandits.sharded.messages import Fitted
 from cobandits.sharded.refits import PreparedRefit, StagedRefit
 from cobandits.sharded.training import call
 
@@ -152,7 +154,7 @@ class ShardedShared(DealtPolicy):
                     "this refit is of another policy, was installed before, or the policy has "
                     "learned since; install it once"
                 )
-            call(self._heads, "install_prepared")
+            self._change("install_prepared", [()] * len(self._heads))
             self._prior, self._staged = found.prior, None
             self._largest = min(call(self._heads, "largest_value"))
             self._ledger = self._after(found)
@@ -162,11 +164,10 @@ class ShardedShared(DealtPolicy):
 
     def _stage(self, tasks: NDArray[Any], rows: Floats, rewards: Floats) -> StagedRefit:
         parts = Deal(tasks, len(self._heads)).parts(tasks, rows, rewards, empty=True)
-        offers = self._heads.each("stage", parts)
+        self._heads.each("stage", parts)
         self._staged = StagedRefit(
             self._heads,
             self._training,
-            offers,
             n_new=len(tasks),
             wanted=lambda one: one is self._staged,
         )
@@ -182,7 +183,17 @@ class ShardedShared(DealtPolicy):
             raise DataError(TOO_LARGE)  # before any shard has learned
         self._staged = None  # what is staged no longer follows
         parts = Deal(tasks, len(self._heads)).parts(tasks, rows, rewards)
-        self._ledger = self._ledger.after(len(tasks), self._heads.each("learn_rows", parts))
+        self._ledger = self._ledger.after(len(tasks), self._change("learn_rows", parts))
+
+    def _change(self, method: str, parts: Sequence[tuple[Any, ...] | None]) -> list[Any]:
+        """Have shards change. If one fails, others may have changed, so none is asked again."""
+        try:
+            return self._heads.each(method, parts)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, ClusterError) or not isinstance(error, Exception):
+                raise
+            raise ClusterError(f"a shard has failed ({error!r}); {ADVICE}") from error
 
     # ---- Files
 
@@ -226,10 +237,10 @@ class ShardedShared(DealtPolicy):
         try:
             policy = cls(shards=heads, **header["setting"])
             policy._restore(header)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             heads.close()
             raise _not_whole(path, error) from error
-        except ClusterError:
+        except BaseException:
             heads.close()
             raise
         return policy
@@ -237,15 +248,24 @@ class ShardedShared(DealtPolicy):
     def restore(self, content: bytes) -> None:
         """Go on with what a file of as many shards holds; shards stay where they live."""
         header, parts = unpacked(content)
+        if len(parts) != len(self._heads):
+            raise ConfigurationError(
+                f"a policy of {len(self._heads)} shards cannot take over {len(parts)}; load the "
+                "file, or give one of as many"
+            )
         with self._lock:
             self._staged = None
-            self._heads.each("take_over", [(part,) for part in parts])
+            self._change("take_over", [(part,) for part in parts])
             self._restore(header)
 
     def _restore(self, header: dict[str, Any]) -> None:
         """Take what was counted, and what shards know that have taken theirs."""
-        rooms = [one.room for one in call(self._heads, "noted")]
-        self._ledger = Ledger.read(header, rooms)
+        found: list[Fitted] = call(self._heads, "fit", self._setting)
+        self._ledger = Ledger.read(header, [one.room for one in found])
+        if sum(one.rewards for one in found) != self.rewards:
+            raise ValueError(f"shards have not had {self.rewards} rewards")
+        if len({one.has_prior for one in found}) > 1:
+            raise ValueError("some shards have a prior, and others have none")
         self._prior, self._largest = call(self._heads, "published_prior")[0], np.inf
         if self._prior is not None:
             self._largest = min(call(self._heads, "largest_value"))

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from cobandits.errors import ClusterError
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior
-from cobandits.sharded.head import Noted, Offer
 from cobandits.sharded.heads import Heads
+from cobandits.sharded.messages import Noted
 from cobandits.sharded.training import call, learn_prior
 
 __all__ = ["PreparedRefit", "StagedRefit"]
@@ -41,18 +41,16 @@ class StagedRefit:
         self,
         heads: Heads,
         lock: Lock,
-        offers: Sequence[Offer],
         *,
         n_new: int,
         wanted: Callable[[StagedRefit], bool],
     ) -> None:
         self.n_new = n_new
         self._heads = _Beside(heads, lock, lambda: wanted(self))
-        self._offers = offers
 
     def learned(self) -> PreparedRefit:
         """Learn the prior, and have all shards prepare it, in any thread."""
-        found = learn_prior(self._heads, self._offers)
+        found = learn_prior(self._heads, call(self._heads, "offer"))
         noted = call(self._heads, "noted_prepared")
         return PreparedRefit(self, found.prior, found.growth, noted)
 

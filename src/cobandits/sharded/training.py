@@ -16,7 +16,7 @@ from cobandits.policies.shared.empirical_bayes.fit import fit_both, start_of
 from cobandits.policies.shared.empirical_bayes.fitted import FittedPriors, unexplained_share
 from cobandits.policies.shared.empirical_bayes.likelihood import Information
 from cobandits.policies.shared.empirical_bayes.rows import Scale, least_variance
-from cobandits.sharded.head import Offer, Published, Spread
+from cobandits.sharded.messages import Offer, Published, Spread
 
 __all__ = ["Called", "LearnedPrior", "ShardRows", "call", "learn_prior", "median_by_counting"]
 

@@ -14,4 +14,4 @@ BATCH: Final = 1000  # decisions or rewards in one call
 NAME: Final = 100  # characters of a task, an arm, a space or an id
 FILE: Final = 64 << 20  # bytes of a policy's file; 9 MB with 1,000 tasks and 20 columns
 PAGE: Final = 1000  # records in one answer
-SHARDS: Final = 16  # processes of one space, each with 45 MB before it has learned anything
+SHARDS: Final = 16  # processes of all spaces, each with 45 MB before it has learned anything

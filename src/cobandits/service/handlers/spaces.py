@@ -32,7 +32,8 @@ async def create_space(exchange: Exchange) -> Reply:
     if "schema" not in given and "dim" not in given:
         raise ProblemError("invalid-request", "a space needs a schema, or dim for plain vectors")
     try:
-        space = await service.aside(lambda: service.engine.space(asked.name, **given))
+        with service.starting(asked.name, given.get("shards", 1)):
+            space = await service.aside(lambda: service.engine.space(asked.name, **given))
     except ConfigurationError as error:
         known = await service.aside(service.engine.spaces)
         if asked.name in {space.name for space in known}:

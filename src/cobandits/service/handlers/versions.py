@@ -55,11 +55,13 @@ async def relearn(exchange: Exchange) -> Reply:
     space = exchange.service.space(exchange.places[0])
     asked: Relearn = exchange.message()
     schema = None if asked.schema is None else schema_given(msgspec.to_builtins(asked.schema))
-    found = await exchange.service.aside(
-        lambda: space.relearn(
-            since=asked.since, before=asked.before, schema=schema, shards=asked.shards
+    service, shards = exchange.service, asked.shards
+    with service.starting(space.name, space.settings.shards if shards is None else shards):
+        found = await service.aside(
+            lambda: space.relearn(
+                since=asked.since, before=asked.before, schema=schema, shards=shards
+            )
         )
-    )
     return Reply(200, _version(found))
 
 
