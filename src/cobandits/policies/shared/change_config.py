@@ -73,8 +73,8 @@ FORGETTING_GAIN = 7.0
 It is multiplied by the kurtosis of errors over that of Gaussian ones: 1 to 3 in synthetic worlds
 that drift, 4 to 100 on pixels, on which a linear model errs rarely and much. Pixels of MNIST then
 reach 5 in 2,000 rounds (trials 4, 6, 7, 8), of digits 16 in 5,000. A subspace that turns by 90
-degrees in 1,000 rounds with noise 1 costs 94 per task, with 30 in place of 7 it costs 125 (seeds 100
-and 101).
+degrees in 1,000 rounds with noise 1 costs 94 per task, with 30 in place of 7 it costs 125 (seeds
+100 and 101).
 """
 
 FORGETTING_TIE = 1.0
