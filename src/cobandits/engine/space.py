@@ -71,12 +71,7 @@ class Space(Logbook):
         return cast(Decision, self._one(prepared(asked, self.settings.schema)))
 
     def reward(
-        self,
-        decision: str,
-        value: float,
-        *,
-        key: str | None = None,
-        taken: str | None = None,
+        self, decision: str, value: float, *, key: str | None = None, taken: str | None = None
     ) -> Rewarded:
         """Take the reward of a decision, by its id; parameters are as in :class:`Reward`."""
         asked = Reward(decision=decision, value=value, key=key, taken=taken)
