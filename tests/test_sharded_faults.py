@@ -187,7 +187,9 @@ def test_others_are_answered_and_learn_while_a_space_cannot_be_made_anew(
             two.reward(two.decide("t", arms=ARMS).id, float(n))
         startable.fails = True
         waiting = [two.decide("t", arms=ARMS).id for _ in range(3)]
-        two._writer.call(two._fold.learner.policy.close)  # type: ignore[union-attr]
+        lost = two._fold.learner.policy
+        assert isinstance(lost, ShardedShared)
+        two._writer.call(lost.close)
         answered = threading.Event()
 
         def ask() -> None:
