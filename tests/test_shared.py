@@ -450,6 +450,21 @@ def test_once_it_is_settled_the_prior_is_learned_whenever_rewards_have_doubled()
     assert growth[5:8].max() < 1.4  # while it is being found
 
 
+def test_rows_that_wait_to_be_compressed_are_bounded_however_many_rewards_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(config, "NEW_ROW_BYTES", 2 * T * (D + 2) * (D + 2) * 8)
+    policy, used = fresh(), []
+    for now in WORLD.rounds(300, seed=0):
+        decisions = policy.decide(now.tasks, now.arms, np.random.default_rng(0))
+        y = now.rewards[now.tasks, decisions.chosen]
+        policy.learn(now.tasks, now.arms, decisions, y)
+        used.append(state_of(policy).store.used)
+    compressed = config.COMPRESSION * T * (D + 2)
+    assert max(used) <= compressed + 2 * T * (D + 2) + T
+    assert max(used) > 2 * compressed  # it is not compressed with every round
+
+
 def test_the_estimate_holds_the_thetas_of_the_last_refit() -> None:
     policy, rng = fresh(), np.random.default_rng(0)
     arms = rng.standard_normal((T, K, D))

@@ -84,7 +84,7 @@ def _following(state: State, news: Pending, n_new: int, learned: Learned) -> Sta
         selector = replace(selector, calibration=None)
     seen = state.seen + n_new
     weight = float(np.minimum(state.counts, store.memory).sum()) + n_new  # of all rewards
-    due = seen + int(np.ceil((growth - 1) * weight))
+    due = seen + min(int(np.ceil((growth - 1) * weight)), _most_new(store))
     _learn_dropped(posteriors, state, store.dropped, news, n_new)
     following = replace(
         state,
@@ -100,6 +100,11 @@ def _following(state: State, news: Pending, n_new: int, learned: Learned) -> Sta
         following.count(news.tasks[-n_new:], news.rows[-n_new:, -1])
     following.full_counts = following.counts.copy()
     return following
+
+
+def _most_new(store: RowStore) -> int:
+    """Return how many new rows may wait for the refit that compresses them."""
+    return max(store.used, config.NEW_ROW_BYTES // (8 * store.width))
 
 
 def _room(store: RowStore, n_rewards: int) -> int:
