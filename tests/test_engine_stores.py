@@ -7,12 +7,24 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cobandits.engine.errors import OwnedError, StoreError
-from cobandits.engine.events import Event
-from cobandits.engine.stores import Batch, Query, Saved, SQLiteStore, Store, open_store
+from cobandits.engine.events import Event, Kind
+from cobandits.engine.stores import (
+    Batch,
+    Query,
+    Saved,
+    SQLiteStore,
+    Store,
+    open_store,
+    sqlite,
+    tables,
+)
 from cobandits.engine.stores.base import Part
 from cobandits.errors import ConfigurationError
 from tests.engine_postgres import databases, needs_postgres
@@ -195,6 +207,48 @@ def test_tables_of_a_later_release_are_refused(tmp_path: Path) -> None:
     later.close()
     with pytest.raises(StoreError, match=r"version 99.*upgrade"):
         open_store(tmp_path / "log.db", create=True).acquire()
+
+
+def test_tables_of_an_earlier_release_are_brought_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.db"
+    kept = [event(1, kind="space"), event(2, kind="upload"), event(3, kind="reward", ref=2)]
+    with monkeypatch.context() as earlier:
+        earlier.setattr(tables, "_MIGRATIONS", tables._MIGRATIONS[:1])
+        earlier.setattr(sqlite, "VERSION", 1)
+        with closing(open_store(path, create=True)) as store:
+            store.acquire()
+            store.append(Batch(events=kept))
+    with closing(open_store(path, create=False)) as store:
+        store.acquire()
+        assert list(store.read()) == kept
+        assert list(store.read(Query(kinds=("upload",)))) == kept[1:2]
+    assert indexes(path) == indexes(new_file(tmp_path / "new.db"))
+
+
+@given(kinds=st.sets(st.sampled_from(get_args(Kind)), min_size=1))
+def test_events_of_rare_kinds_are_found_without_reading_the_log(kinds: set[Kind]) -> None:
+    asked = Query(space=1, kinds=tuple(kinds), limit=5)
+    condition, values = asked.conditions("?")
+    with closing(sqlite3.connect(":memory:")) as file:
+        for statement in tables.migrations(0, sqlite._TYPES):
+            file.execute(statement)
+        plan = f"EXPLAIN QUERY PLAN SELECT * FROM log WHERE {condition} ORDER BY number LIMIT 5"
+        uses_index = "log_rare" in str(file.execute(plan, values).fetchall())
+    often = {"decision", "held", "activate", "reward", "import", "tick", "gone"}
+    assert uses_index == kinds.isdisjoint(often)
+
+
+def new_file(path: Path) -> Path:
+    with closing(open_store(path, create=True)) as store:
+        store.acquire()
+    return path
+
+
+def indexes(path: Path) -> set[tuple[str, str]]:
+    with closing(sqlite3.connect(path)) as file:
+        return set(file.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
 def test_addresses(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cobandits.engine.events import Event
+from cobandits.engine.stores.tables import RARE, is_rare
 
 __all__ = ["Batch", "Query", "Saved", "Store"]
 
@@ -74,6 +75,8 @@ class Query:
         if self.kinds is not None:
             texts.append(f"kind IN ({', '.join([sign] * len(self.kinds))})")
             values += self.kinds
+            if is_rare(self.kinds):
+                texts.append(RARE)
         return " AND ".join(texts), values
 
 

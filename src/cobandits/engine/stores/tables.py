@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from cobandits.engine.errors import StoreError
 
-__all__ = ["COLUMNS", "VERSION", "check_version", "migrations"]
+__all__ = ["COLUMNS", "RARE", "VERSION", "check_version", "is_rare", "migrations"]
 
 COLUMNS = "number, at, space, kind, ref, until, value, task, body"
+
+# Of a log of millions of events a few are of these kinds, and an index holds them. A database uses
+# it for a statement that has the index's own condition, word for word.
+_RARE_KINDS = ("space", "change", "install", "rollback", "relearn", "upload", "delete")
+RARE = f"kind IN {_RARE_KINDS}"
 
 # One entry per version of the tables, from the first on. An entry that was released never changes:
 # what is to be different is a further one.
@@ -29,9 +34,19 @@ _MIGRATIONS: tuple[tuple[str, ...], ...] = (
             space {int}, number {int}, parts {int} NOT NULL, PRIMARY KEY (space, number))""",
         "CREATE TABLE meta (name TEXT PRIMARY KEY, value {bytes} NOT NULL)",
     ),
+    (
+        "DROP INDEX log_rare",
+        """CREATE INDEX log_rare ON log (number) WHERE kind IN
+            ('space', 'change', 'install', 'rollback', 'relearn', 'upload', 'delete')""",
+    ),
 )
 
 VERSION = len(_MIGRATIONS)
+
+
+def is_rare(kinds: Iterable[str]) -> bool:
+    """Tell whether all kinds are in the index of rare ones."""
+    return set(kinds) <= set(_RARE_KINDS)
 
 
 def migrations(found: int, types: dict[str, str]) -> list[str]:
