@@ -81,11 +81,11 @@ A compressed task has as many rows as there are columns with numbers other than 
 compress less often, and take more memory and larger files. Changes results by rounding alone.
 """
 
-NEW_ROW_BYTES = 2**26
+NEW_ROW_BYTES = 2**25
 """Memory for rows that have come since the last refit, in bytes, where stored rows take less.
 
 Rows are compressed by a refit, so one is due when they take as much as that, or as the rows that it
-stored. 64 MiB hold 380,000 rows of 20 features. Moves memory, and the time of very long plays.
+stored. 32 MiB hold 190,000 rows of 20 features. Moves memory, and the time of very long plays.
 """
 
 # ---- Posteriors: posteriors.py, reduced.py
