@@ -24,6 +24,7 @@ from cobandits.service import ServiceSettings
 from cobandits.service.bridge import Asked, Bridge
 from cobandits.service.dashboard.charts import reward_chart, sharing_map
 from cobandits.service.dashboard.tally import Cell, Tally
+from cobandits.service.dashboard.views import Views
 from cobandits.service.handlers.decisions import decision_reply
 from cobandits.service.jobs import Evaluations
 from cobandits.service.keys import KeyStore
@@ -299,5 +300,20 @@ def test_a_tally_of_nothing_is_empty(service: Service) -> None:
     tally = Tally(service.engine.space("space", dim=2))
     tally.refresh()
     assert (tally.series(), tally.whole.decisions) == ([], 0)
+    service.engine.close()
+    service.keys.close()
+
+
+def test_a_tally_begins_near_the_end_of_a_long_log(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cobandits.service.dashboard.tally._FIRST", 10)
+    space = service.engine.space("space", dim=1)
+    for _ in range(30):
+        space.decide("berlin", arms=[{"features": [1.0]}])
+    tally = Tally(space)
+    tally.refresh()
+    shown = {name: value for name, value, _ in Views(service)._facts(space, tally)}
+    assert (tally.whole.decisions, shown["Decisions"]) == (10, "30")
     service.engine.close()
     service.keys.close()

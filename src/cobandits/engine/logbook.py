@@ -52,6 +52,11 @@ class Logbook:
         return self._fold.number
 
     @property
+    def last(self) -> int:
+        """The number of the last event in the log, of this or another space."""
+        return self._core.last
+
+    @property
     def deleted(self) -> bool:
         """Whether it was deleted; some of its events may still have to be erased."""
         return self._fold.number not in self._core.folds

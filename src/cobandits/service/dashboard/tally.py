@@ -117,18 +117,13 @@ class Tally:
         """Read the events that came since the last time."""
         with self._lock:
             if self._after is None:
-                self._after = max(0, self._last() - _FIRST)
+                self._after = max(0, self.space.last - _FIRST)
             while chunk := list(islice(self.space.events(after=self._after, limit=2000), 2000)):
                 for event in chunk:
                     self._follow(event)
                 self._after = chunk[-1].number
             for step in sorted(self.cells)[:-_CELLS]:
                 del self.cells[step]
-
-    def _last(self) -> int:
-        """Return the number of a late event: that of the present version, at least."""
-        name = self.space.version
-        return int(name[1:].partition("+")[0] or 0)
 
     def _follow(self, event: Event) -> None:
         cell = self.cells.setdefault(event.at // (_STEP * 1_000_000), Cell())

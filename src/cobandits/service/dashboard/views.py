@@ -11,6 +11,7 @@ import msgspec
 
 from cobandits.engine import Space
 from cobandits.engine.history import Record
+from cobandits.engine.status import SpaceStatus
 from cobandits.errors import DataError
 from cobandits.service.dashboard.charts import reward_chart, sharing_map
 from cobandits.service.dashboard.tally import Cell, Mean, Tally
@@ -59,17 +60,19 @@ class Views:
 
     def spaces(self) -> dict[str, Any]:
         """Return all spaces with their main numbers."""
-        rows = []
+        rows, known = [], self._service.engine.status().spaces
         for space in self._service.spaces():
-            whole = self._tally(space).whole
+            if (now := known.get(space.name)) is None:
+                continue  # it was made just now
+            tally = self._tally(space)
             rows.append(
                 {
                     "name": space.name,
                     "mode": space.settings.mode,
-                    "decisions": whole.decisions,
-                    "rewards": whole.rewards,
-                    "reward": _earned(whole)[0],
-                    "tasks": len(self._tally(space).tasks),
+                    "decisions": now.decisions,
+                    "rewards": now.rewards,
+                    "reward": _earned(tally.whole)[0],
+                    "tasks": len(tally.tasks),
                     "version": space.version,
                 }
             )
@@ -88,7 +91,7 @@ class Views:
             "begin": _begin(space, tally),
             "latest": self._latest(space, None, _FIRST_PAGE),
             "alarms": self._fresh(
-                space, "alarms", lambda: _alarms(space, tally, self._waiting(space))
+                space, "alarms", lambda: _alarms(space, tally, self._status(space).waiting)
             ),
             "chart": reward_chart(series),
             "series": [_period(at, cell) for at, cell in series],
@@ -99,20 +102,20 @@ class Views:
         }
 
     def _facts(self, space: Space, tally: Tally) -> list[tuple[str, str, str]]:
-        whole = tally.whole
+        whole, now = tally.whole, self._status(space)
         explored = whole.explored / whole.decisions if whole.decisions else 0.0
         unrewarded = 1 - whole.rewards / whole.decisions if whole.decisions else 0.0
         return [
-            ("Decisions", f"{whole.decisions:,}", f"for {_count(len(tally.tasks), 'task')}"),
+            ("Decisions", f"{now.decisions:,}", f"for {_count(len(tally.tasks), 'task')}"),
             ("Mean reward", *_earned(whole)),
             ("Exploration", f"{explored:.1%}", "of the decisions took a less likely arm"),
             ("Without a reward", f"{unrewarded:.1%}", "of the decisions, so far"),
-            ("Version", space.version, f"{_count(self._waiting(space), 'reward')} to be learned"),
+            ("Version", space.version, f"{_count(now.waiting, 'reward')} to be learned"),
         ]
 
-    def _waiting(self, space: Space) -> int:
-        """Return how many rewards wait to be learned."""
-        return self._service.engine.status().spaces[space.name].waiting
+    def _status(self, space: Space) -> SpaceStatus:
+        """Return how a space is: all that it has had, where a tally has only the latest."""
+        return self._service.engine.status().spaces[space.name]
 
     def decisions(self, name: str, task: str | None) -> dict[str, Any]:
         """Return the latest decisions, the newest first."""
