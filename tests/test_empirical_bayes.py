@@ -75,9 +75,30 @@ def test_features_get_mean_square_1_and_only_a_large_mean_is_removed() -> None:
     np.testing.assert_array_equal(Z[:, 3], 1)
 
 
+def test_of_few_rows_features_have_the_size_of_all_unless_their_units_differ() -> None:
+    rng = np.random.default_rng(1)
+    for n in (1, 5, 20):
+        Phi, units = rng.standard_normal((1, n, 200)), np.geomspace(1e-6, 1e6, 200)
+        alike, unlike = (Coordinates.of(stored(X, np.zeros((1, n)))) for X in (Phi, Phi * units))
+        here = alike.matrix[-1, :-1] == 0  # the others are centred by chance
+        raw = np.log((Phi[0] ** 2).mean(axis=0))[here] / 2
+        pooled, own = (-np.log(np.diag(one.matrix)[:-1])[here] for one in (alike, unlike))
+        assert pooled.std() < 0.5 * raw.std()
+        assert np.abs(own - np.log(units[here]) - raw).max() < 0.02 + 2 / n
+
+
+def test_few_rows_centre_no_feature_by_chance() -> None:
+    rng = np.random.default_rng(2)
+    for n in (1, 2, 3, 5, 10):
+        Phi = rng.standard_normal((1, n, 240)) + np.repeat([0.0, 50.0], 120)
+        shifts = Coordinates.of(stored(Phi, np.zeros((1, n)))).matrix[-1, :-1] != 0
+        assert shifts[:120].mean() <= 0.25  # t beyond 4: 16 % of two rows, 0.3 % of ten
+        assert shifts[120:].mean() >= (0 if n == 1 else 0.9)
+
+
 @pytest.mark.parametrize("used", [SHARED, ALONE])
 def test_units_of_features_do_not_matter(used: Hyperparameters) -> None:
-    Phi, y, _ = drawn()
+    Phi, y, _ = drawn(n=20)
     scales = np.array([1e-3, 1.0, 50.0, 1e4, 0.2])
     plain, scaled = (fitted(stored(X, y), 3).under(used) for X in (Phi, Phi * scales))
     back = np.append(scales, 1)

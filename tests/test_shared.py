@@ -250,8 +250,7 @@ def test_never_is_greedy_and_always_is_not() -> None:
     greedy, sampling = fresh(explore="never"), fresh(explore="always")
     for policy in (greedy, sampling):
         play(policy, WORLD, 3)
-    assert greedy.estimate is not None
-    best = np.einsum("tkd,dt->tk", arms, greedy.estimate.theta).argmax(axis=1)
+    best = np.einsum("tkd,td->tk", arms, thetas(greedy)[:, :-1]).argmax(axis=1)
     np.testing.assert_array_equal(greedy.probabilities(np.arange(T), arms), np.eye(K)[best])
     assert sampling.probabilities(np.arange(T), arms).max() < 0.99
 
@@ -461,7 +460,7 @@ def test_rows_that_wait_to_be_compressed_are_bounded_however_many_rewards_come(
         policy.learn(now.tasks, now.arms, decisions, y)
         used.append(state_of(policy).store.used)
     compressed = config.COMPRESSION * T * (D + 2)
-    assert max(used) <= compressed + 2 * T * (D + 2) + T
+    assert max(used) <= 5 * compressed  # of 1,500: a task that may have changed keeps its rows
     assert max(used) > 2 * compressed  # it is not compressed with every round
 
 

@@ -107,12 +107,15 @@ class Factors:
     def suited_to(self, information: Information) -> Factors:
         """Return the isotropic variance that rewards suggest, by MacKay's rule.
 
-        It is at most ``VARIANCE_STEP`` times as large or small.
+        Before any reward, what L leaves of ``SIGNAL_RATIO`` is expected of it. It is at most
+        ``VARIANCE_STEP`` times as large or small.
         However few tasks leave the shared directions, the next one may: the isotropic part has a
         least share of all variance, as if ``OWN_PSEUDO_TASKS`` more tasks had no directions.
         """
         p, step, pseudo = len(self.L), config.VARIANCE_STEP, config.OWN_PSEUDO_TASKS
-        factor, n_tasks = information.isotropic_ratio(self.noise), information.n_tasks
+        n_tasks = information.n_tasks
+        expected = max(0.0, config.SIGNAL_RATIO - float((self.L**2).sum()) / self.noise) / p
+        factor = information.isotropic_ratio(self.noise, self.rho, expected)
         least = pseudo / (n_tasks + pseudo) * float((self.L**2).sum()) / p
         changed = self.isotropic * float(np.clip(factor, 1 / step, step))
         return replace(self, isotropic=max(changed, least, config.LEAST_RHO * self.noise))

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.linalg import inverse_triangles
+from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock, precision_roots
 
 __all__ = ["Information", "MarginalLikelihood", "SummedLikelihood", "WhitenedBlock"]
@@ -58,9 +59,14 @@ class Information(NamedTuple):
     pull: Doubles  # sum of g_t, (p,)
     n_tasks: int
 
-    def isotropic_ratio(self, noise: float) -> float:
-        """Return the factor of MacKay's rule by which the isotropic variance grows."""
-        return float(np.trace(self.pull_products) / (noise * self.trace))
+    def isotropic_ratio(self, noise: float, rho: float, expected: float) -> float:
+        """Return the factor of MacKay's rule by which the isotropic variance grows.
+
+        Before any reward, ``1 / rho`` has a gamma distribution with the mean ``1 / expected``.
+        """
+        k = config.SIGNAL_WEIGHT
+        gained = np.trace(self.pull_products) / noise + k * expected / rho**2
+        return float(gained / (self.trace + k / rho))
 
 
 class SummedLikelihood(Protocol):

@@ -26,11 +26,11 @@ class Products(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Coordinates:
-    """Features scaled to mean square 1, with an intercept.
+    """Features scaled to mean square 1, as far as rows tell it, with an intercept.
 
-    A feature whose mean is larger than its standard deviation is centred. A smaller mean stays,
-    since it may carry information about theta: the mean of chosen arms is not 0 even where that of
-    all arms is. More than 256 features are reduced to their principal directions.
+    A feature whose mean is surely larger than its standard deviation is centred. A smaller mean
+    stays, since it may carry information about theta: the mean of chosen arms is not 0 even where
+    that of all arms is. More than 256 features are reduced to their principal directions.
     """
 
     matrix: Doubles  # (d + 1, p): [phi, 1] @ matrix
@@ -39,12 +39,10 @@ class Coordinates:
     def of(cls, store: Products) -> Coordinates:
         """Return the coordinates for the rows of a store."""
         products = store.products()[:-1, :-1]  # of [phi, 1]
-        n, d = products[-1, -1], len(products) - 1
+        n, d = float(products[-1, -1]), len(products) - 1
         first, squares = products[-1, :d] / n, np.diag(products)[:d] / n
-        variances = squares - first**2
-        means = np.where(first**2 <= variances, 0.0, first)
-        sizes = squares - means**2
-        scales = np.sqrt(np.where(sizes <= config.CONSTANT_VARIANCE * squares, 1.0, sizes))
+        means = _large_means(first, squares, n)
+        scales = np.sqrt(_pooled_sizes(squares - means**2, squares, n))
         matrix = np.zeros((d + 1, d + 1))
         matrix[:d, :d] = np.diag(1 / scales)
         matrix[d, :d] = -means / scales
@@ -64,6 +62,34 @@ class Coordinates:
     def dim(self) -> int:
         """The number of coordinates, p."""
         return int(self.matrix.shape[1])
+
+
+def _large_means(first: Doubles, squares: Doubles, n: float) -> Doubles:
+    """Return the means of features, (d,), where they are surely larger than the deviation, else 0.
+
+    ``first`` and ``squares`` are mean and mean square of n rows.
+    """
+    variances = np.maximum(squares - first**2, 0.0)
+    sure = max(n - 1, config.SURE_MEAN**2)  # of the square of Student's t
+    return np.where((n - 1) * first**2 > sure * variances, first, 0.0)
+
+
+def _pooled_sizes(sizes: Doubles, squares: Doubles, n: float) -> Doubles:
+    """Return the mean squares of features, (d,), drawn to what they have in common.
+
+    Logarithms are shrunken to their mean, the more the less they vary beyond what those of n
+    Gaussian rows do by chance (James and Stein), while these are few. So features in other units
+    keep their sizes, and what is alike is not told apart. A constant feature has the size 1.
+    """
+    varies = sizes > config.CONSTANT_VARIANCE * squares
+    logs = np.log(sizes[varies])
+    if len(logs) > 1 and n < config.OWN_SIZES:
+        chance = 2 / n + 2 / n**2 + 4 / (3 * n**3)  # trigamma(n / 2), nearly
+        share = 1 - chance / max(float(logs.var(ddof=1)), chance)
+        logs = logs.mean() + share * (logs - logs.mean())
+    found = np.ones_like(sizes)
+    found[varies] = np.exp(logs)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
