@@ -427,7 +427,7 @@ def test_the_tool_runs_named_sections_and_goes_on_where_it_was(
     monkeypatch.setattr(tool, "_scale", lambda told: TINY)
     tool.main(["unrelated", "drift", "late", "real", "--jobs", "1"])
     text = (tmp_path / tool.FOLDER / "preview.md").read_text(encoding="utf-8")
-    assert text.count("Not run yet. `python -m benchmarks.flagship") == 7
+    assert text.count("Not run yet. `python -m benchmarks.flagship") == 8
     for title in ("Unrelated tasks", "Late tasks", "Drift", "Real data"):
         assert f"## {title}\n" in text
     assert "--unrelated --tune --policy ridge" in text

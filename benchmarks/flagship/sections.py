@@ -58,6 +58,7 @@ class Scale:
     rewards_trials: int = 5
     rewards_tasks: int = 40
     rewards_rounds: int = 200
+    reference_trials: int = 2
     walking_trials: int = 5
     walking_rounds: int = 1000  # at most
 
@@ -79,6 +80,7 @@ class Scale:
             rewards_trials=2,
             rewards_tasks=10,
             rewards_rounds=20,
+            reference_trials=1,
             walking_trials=2,
             walking_rounds=60,
         )

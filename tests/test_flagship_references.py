@@ -1,0 +1,84 @@
+"""The references of synthetic 1: their likelihood, and what they find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import approx_fprime
+from scipy.stats import multivariate_normal
+
+from benchmarks.flagship import references
+from benchmarks.flagship.kept import Kept
+from benchmarks.flagship.most_likely import MostLikelyBasis, Rewards
+from benchmarks.flagship.sections import Scale
+from cobandits.environments import Synthetic
+from cobandits.linalg import orthonormal, subspace_distance
+from cobandits.simulate import simulate
+
+Doubles = NDArray[np.float64]
+NOISE = 0.5
+
+
+def some(seed: int = 0) -> tuple[Rewards, Doubles]:
+    """Return rewards of 4 tasks in 6 rounds, one of which a task missed, and a basis, (5, 2)."""
+    rng = np.random.default_rng(seed)
+    rows, rewards = rng.standard_normal((6, 4, 5)), rng.standard_normal((6, 4))
+    rows[2, 1], rewards[2, 1] = 0, 0
+    return Rewards(rows, rewards), rng.standard_normal((5, 2))
+
+
+def log_density(seen: Rewards, B: Doubles) -> float:
+    """Return the log density of B and of all rewards, by their covariance matrices."""
+    total = multivariate_normal(np.zeros(B.size), np.eye(B.size) / len(B)).logpdf(B.ravel())
+    for t in range(seen.rewards.shape[1]):
+        A = seen.rows[:, t] @ B
+        covariance = NOISE**2 * np.eye(len(A)) + A @ A.T
+        total += multivariate_normal(np.zeros(len(A)), covariance).logpdf(seen.rewards[:, t])
+    return float(total)
+
+
+def test_the_cost_is_the_marginal_likelihood() -> None:
+    seen, B = some()
+    other = B[::-1].copy()
+    costs = [seen.cost(basis.ravel(), NOISE)[0] for basis in (B, other)]
+    assert costs[0] - costs[1] == pytest.approx(log_density(seen, other) - log_density(seen, B))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradient_is_that_of_the_cost(seed: int) -> None:
+    seen, B = some(seed)
+    numeric = approx_fprime(B.ravel(), lambda flat: seen.cost(flat, NOISE)[0], 1e-6)
+    np.testing.assert_allclose(seen.cost(B.ravel(), NOISE)[1], numeric, rtol=1e-3, atol=1e-3)
+
+
+def test_weights_are_posterior_means() -> None:
+    seen, B = some()
+    for t, found in enumerate(seen.weights(B, NOISE)):
+        A = seen.rows[:, t] @ B
+        expected = np.linalg.lstsq(
+            np.vstack([A, NOISE * np.eye(2)]), np.append(seen.rewards[:, t], [0, 0]), rcond=None
+        )[0]
+        np.testing.assert_allclose(found, expected, atol=1e-10)
+
+
+def test_the_subspace_is_found_and_then_nothing_is_lost() -> None:
+    world = Synthetic(dim=12, n_tasks=20, rank=2, noise_std=1e-4)
+    policy = MostLikelyBasis(dim=12, n_tasks=20, rank=2, noise_std=1e-4, rounds=20)
+    regret = simulate(policy, world, 20, 3).regret
+    (first,) = world.rounds(1, seed=3)
+    assert first.truth is not None
+    assert subspace_distance(np.asarray(orthonormal(policy.basis)), first.truth.basis) < 1e-3
+    assert regret[-5:].sum() < 1e-2 * regret.sum()
+
+
+def test_the_section_has_a_target_for_each_noise(tmp_path: Path) -> None:
+    scale = Scale(cells=((6, 2), (8, 1)), dim=8, rounds=6, reference_trials=1)
+    part = references.references(Kept(tmp_path, tells=False), scale)
+    assert [len(table.rows) for table in part.tables] == [2, 2, 2]
+    world = Synthetic(dim=8, n_tasks=6, rank=2, noise_std=1.0)
+    told = references.reference_trial(world, 6, references.SEED, 0)
+    assert part.tables[2].rows[0][2:4] == tuple(f"{value:.3g}" for value in told.values())
+    assert [target.at_most for target in part.targets] == [1.1] * 3
