@@ -13,7 +13,7 @@ from scipy.stats import multivariate_normal
 from benchmarks.flagship import references
 from benchmarks.flagship.kept import Kept
 from benchmarks.flagship.most_likely import MostLikelyBasis, Rewards
-from benchmarks.flagship.sections import Scale
+from benchmarks.flagship.sections import SEED, Scale
 from cobandits.environments import Synthetic
 from cobandits.linalg import orthonormal, subspace_distance
 from cobandits.simulate import simulate
@@ -32,12 +32,13 @@ def some(seed: int = 0) -> tuple[Rewards, Doubles]:
 
 def log_density(seen: Rewards, B: Doubles) -> float:
     """Return the log density of B and of all rewards, by their covariance matrices."""
-    total = multivariate_normal(np.zeros(B.size), np.eye(B.size) / len(B)).logpdf(B.ravel())
+    prior = multivariate_normal(np.zeros(B.size), np.eye(B.size) / len(B))
+    total = float(prior.logpdf(B.ravel()))
     for t in range(seen.rewards.shape[1]):
         A = seen.rows[:, t] @ B
         covariance = NOISE**2 * np.eye(len(A)) + A @ A.T
-        total += multivariate_normal(np.zeros(len(A)), covariance).logpdf(seen.rewards[:, t])
-    return float(total)
+        total += float(multivariate_normal(np.zeros(len(A)), covariance).logpdf(seen.rewards[:, t]))
+    return total
 
 
 def test_the_cost_is_the_marginal_likelihood() -> None:
@@ -50,7 +51,11 @@ def test_the_cost_is_the_marginal_likelihood() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_gradient_is_that_of_the_cost(seed: int) -> None:
     seen, B = some(seed)
-    numeric = approx_fprime(B.ravel(), lambda flat: seen.cost(flat, NOISE)[0], 1e-6)
+
+    def cost(flat: Doubles) -> float:
+        return seen.cost(flat, NOISE)[0]
+
+    numeric = approx_fprime(B.ravel(), cost, 1e-6)
     np.testing.assert_allclose(seen.cost(B.ravel(), NOISE)[1], numeric, rtol=1e-3, atol=1e-3)
 
 
@@ -79,6 +84,6 @@ def test_the_section_has_a_target_for_each_noise(tmp_path: Path) -> None:
     part = references.references(Kept(tmp_path, tells=False), scale)
     assert [len(table.rows) for table in part.tables] == [2, 2, 2]
     world = Synthetic(dim=8, n_tasks=6, rank=2, noise_std=1.0)
-    told = references.reference_trial(world, 6, references.SEED, 0)
+    told = references.reference_trial(world, 6, SEED, 0)
     assert part.tables[2].rows[0][2:4] == tuple(f"{value:.3g}" for value in told.values())
     assert [target.at_most for target in part.targets] == [1.1] * 3

@@ -220,7 +220,8 @@ class Synthetic:
         shape = (m, self.one_hot, -(-self.n_arms // n_values), 1)  # of orders of all values
         orders = rng.permuted(np.tile(np.arange(n_values), shape), axis=3)
         values = orders.reshape(m, self.one_hot, -1)[..., : self.n_arms]
-        return np.eye(n_values)[values.swapaxes(1, 2)].reshape(m, self.n_arms, self.dim)
+        arms = np.eye(n_values)[values.swapaxes(1, 2)]  # (m, K, fields, values)
+        return np.asarray(arms.reshape(m, self.n_arms, self.dim))
 
     def _round(
         self, tasks: NDArray[np.int64], truth: Truth, arms: Floats, noise: np.random.Generator
