@@ -11,9 +11,11 @@ from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
 from benchmarks.flagship import references
+from benchmarks.flagship.hamiltonian import SampledBasis
 from benchmarks.flagship.kept import Kept
 from benchmarks.flagship.most_likely import MostLikelyBasis, Rewards
 from benchmarks.flagship.sections import SEED, Scale
+from cobandits.decisions import Decisions
 from cobandits.environments import Synthetic
 from cobandits.linalg import orthonormal, subspace_distance
 from cobandits.simulate import simulate
@@ -79,11 +81,40 @@ def test_the_subspace_is_found_and_then_nothing_is_lost() -> None:
     assert regret[-5:].sum() < 1e-2 * regret.sum()
 
 
+def test_the_curvature_is_that_of_squared_errors() -> None:
+    """With weights held, and their errors taken out of those of rewards."""
+    seen, B = some()
+    w, found = seen.weights(B, NOISE), len(B) * np.eye(B.size)
+    for t in range(4):
+        A = seen.rows[:, t] @ B
+        J = np.stack([np.outer(phi, w[t]).ravel() for phi in seen.rows[:, t]])
+        found += J.T @ np.linalg.solve(NOISE**2 * np.eye(len(A)) + A @ A.T, J)
+    np.testing.assert_allclose(seen.curvature(B, NOISE), found, rtol=1e-8)
+
+
+def test_sampled_bases_have_the_mean_that_importance_weights_give() -> None:
+    """Of one task with one feature: ``y = b w x + e``, where b and w are standard normal."""
+    x, y, noise = 1.5, 1.2, 0.5
+    b = np.random.default_rng(0).standard_normal(200_000)
+    a, variance = b * x, noise**2 + (b * x) ** 2
+    weights = np.exp(-0.5 * y**2 / variance) / np.sqrt(variance)
+    expected = np.average(b * a * y / variance, weights=weights)
+    policy = SampledBasis(dim=1, n_tasks=1, rank=1, noise_std=noise, rounds=200)
+    policy.learn([0], [[[x]]], Decisions(chosen=[0], probabilities=[1.0], policy="any"), [y])
+    found = [policy.thetas[0, 0]]
+    for _ in range(60):
+        policy._predict()
+        found.append(policy.thetas[0, 0])
+    assert abs(np.mean(found) - expected) < 5 * np.std(found) / np.sqrt(len(found)) + 1e-3
+
+
 def test_the_section_has_a_target_for_each_noise(tmp_path: Path) -> None:
-    scale = Scale(cells=((6, 2), (8, 1)), dim=8, rounds=6, reference_trials=1)
+    scale = Scale(cells=((6, 2), (8, 1)), dim=8, rounds=6, reference_trials=1, sampled=((8, 1),))
     part = references.references(Kept(tmp_path, tells=False), scale)
     assert [len(table.rows) for table in part.tables] == [2, 2, 2]
     world = Synthetic(dim=8, n_tasks=6, rank=2, noise_std=1.0)
     told = references.reference_trial(world, 6, SEED, 0)
     assert part.tables[2].rows[0][2:4] == tuple(f"{value:.3g}" for value in told.values())
+    assert all(table.rows[0][4] == "-" != table.rows[1][4] for table in part.tables)
+    assert "In 1 cells" in part.notes[0]
     assert [target.at_most for target in part.targets] == [1.1] * 3

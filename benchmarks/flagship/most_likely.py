@@ -55,6 +55,17 @@ class Rewards(NamedTuple):
         G = self.rows.reshape(-1, d).T @ D.swapaxes(0, 1).reshape(-1, B.shape[1])
         return 0.5 * float(value + d * np.vdot(B, B)), (G + d * B).ravel()
 
+    def curvature(self, basis: Doubles, noise_std: float) -> Doubles:
+        """Return that of the cost, (d r, d r), by Gauss and Newton: weights are as expected."""
+        d, s = len(basis), noise_std**2
+        A, M = self._reduced(basis, noise_std)
+        w, total = self.weights(basis, noise_std), d * np.eye(basis.size)
+        for t in range(len(A)):
+            J = np.einsum("nd,r->ndr", self.rows[:, t], w[t]).reshape(len(A[t]), -1)
+            inside = A[t].T @ J
+            total += (J.T @ J - inside.T @ np.linalg.solve(M[t], inside)) / s
+        return np.asarray(total)
+
     def _reduced(self, basis: Doubles, noise_std: float) -> tuple[Doubles, Doubles]:
         """Return A, (T, n, r), and M, (T, r, r)."""
         (n, T, d), r = self.rows.shape, basis.shape[1]

@@ -59,6 +59,7 @@ class Scale:
     rewards_tasks: int = 40
     rewards_rounds: int = 200
     reference_trials: int = 2
+    sampled: tuple[tuple[int, int], ...] = ((10, 2), (25, 2))  # tasks and rank
     walking_trials: int = 5
     walking_rounds: int = 1000  # at most
 
