@@ -38,7 +38,8 @@ class SampledBasis(MostLikelyBasis):
         self.leap = 0.3
 
     def _predict(self) -> None:
-        root = np.linalg.cholesky(self.seen.curvature(self.basis, self.noise_std))
+        curvature = self.seen.curvature(self.basis, self.noise_std)
+        root = np.asarray(np.linalg.cholesky(curvature), np.float64)
         flat, total = self.basis.ravel(), np.zeros_like(self.thetas)
         for n in range(_SAMPLES):
             flat = self._moved(flat, root)
