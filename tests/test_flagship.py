@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -276,6 +277,7 @@ def test_the_page_names_what_was_not_run_and_counts_what_holds() -> None:
     assert "## mnist\n\nNot run yet." in text
     assert "```\ncobandits simulate\n```" in text
     assert "This took 1.5 minutes" in text
+    assert "```" not in str(replace(part, commands=[]))
 
 
 # ---- the sections
