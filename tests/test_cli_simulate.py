@@ -149,6 +149,10 @@ def test_without_sizes_they_are_the_papers(run: Run) -> None:
         (("--outcome", "clicks"), {"outcome": "clicks"}),
         (("--outcome", "counts", "--rate", 2), {"outcome": "counts", "rate": 2.0}),
         (("--fixed",), {"fixed": True}),
+        (("--apart", 0.5), {"apart": 0.5}),
+        (("--one-hot", 2), {"one_hot": 2}),
+        (("--missing", 0.5), {"missing": 0.5}),
+        (("--delay", 3), {"delay": 3}),
     ],
 )
 def test_each_option_reaches_the_environment(

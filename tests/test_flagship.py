@@ -5,13 +5,14 @@ from __future__ import annotations
 import doctest
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks.flagship import __main__ as tool
-from benchmarks.flagship import changing, figures, kept, page, real, sections, walking
+from benchmarks.flagship import changing, figures, kept, page, real, sections, walking, worlds
 from benchmarks.flagship.changing import FIRST, SecondHalf, drift_trial, late_trial
 from benchmarks.flagship.figures import BEST, Cell, chosen, limit_rounds, mean_target, worst_target
 from benchmarks.flagship.kept import Command, Kept, Line, NotRunError, Play
@@ -276,6 +277,7 @@ def test_the_page_names_what_was_not_run_and_counts_what_holds() -> None:
     assert "## mnist\n\nNot run yet." in text
     assert "```\ncobandits simulate\n```" in text
     assert "This took 1.5 minutes" in text
+    assert "```" not in str(replace(part, commands=[]))
 
 
 # ---- the sections
@@ -316,6 +318,7 @@ class Imagined(Kept):
         ("mnist", [0.5, 0.5]),
         ("real", [0.5, 0.5, 0.5]),
         ("rewards", [0.5, 0.5]),
+        ("worlds", [0.5, 0.5]),
     ],
 )
 def test_a_section_measures_its_targets(name: str, measured: list[float]) -> None:
@@ -335,6 +338,28 @@ def test_synthetic_has_the_cells_and_the_options_of_the_paper() -> None:
         "--policy linucb --json"
     )
     assert imagined.commands["synthetic-T10-r8-random"].options["rounds"] == 82
+
+
+def test_worlds_are_said_by_the_command_and_few_tasks_have_more_trials() -> None:
+    imagined = Imagined()
+    worlds.worlds(imagined, Scale())
+    assert len(imagined.commands) == 2 * (len(worlds.RELATED) + len(worlds.ALONE))
+    assert str(imagined.commands["worlds-plain-bandits-unrelated-shared"]) == (
+        "cobandits simulate --tasks 40 --rank 10 --dim 10 --arms 10 --rounds 200 --trials 5 "
+        "--seed 4000 --noise-std 0.5 --one-hot 1 --unrelated --policy shared --json"
+    )
+    assert imagined.commands["worlds-one-task-others"].options["trials"] == 50
+    assert set(imagined.commands["worlds-50-arms-others"].policies) == set(real.RIVALS)
+
+
+@pytest.mark.parametrize("name", [*worlds.RELATED, *worlds.ALONE])
+def test_every_world_can_be_played(name: str, tmp_path: Path) -> None:
+    world = {**worlds.RELATED, **worlds.ALONE}[name]
+    options = {**worlds.options(Scale(), world), "rounds": 3, "trials": 1}
+    (told,) = Kept(tmp_path, tells=False).plays(
+        "one", Command(options=options, policies=("ridge",))
+    )
+    assert math.isfinite(told.regret)
 
 
 def test_mnist_plays_with_what_was_best_on_fewer_rounds() -> None:
@@ -404,7 +429,7 @@ def test_the_tool_runs_named_sections_and_goes_on_where_it_was(
     monkeypatch.setattr(tool, "_scale", lambda told: TINY)
     tool.main(["unrelated", "drift", "late", "real", "--jobs", "1"])
     text = (tmp_path / tool.FOLDER / "preview.md").read_text(encoding="utf-8")
-    assert text.count("Not run yet. `python -m benchmarks.flagship") == 6
+    assert text.count("Not run yet. `python -m benchmarks.flagship") == 8
     for title in ("Unrelated tasks", "Late tasks", "Drift", "Real data"):
         assert f"## {title}\n" in text
     assert "--unrelated --tune --policy ridge" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -90,6 +91,37 @@ def test_unrelated_tasks_have_full_rank_and_the_same_length() -> None:
     np.testing.assert_allclose(lengths, 2, rtol=0.25)
 
 
+def test_tasks_apart_do_not_share_the_basis_of_the_others() -> None:
+    (asked,) = drawn(world(n_tasks=300, apart=0.25), n=1)
+    assert asked.truth is not None
+    theta = asked.truth.theta
+    assert np.linalg.matrix_rank(theta[:, :225]) == 2
+    assert np.linalg.matrix_rank(theta[:, 225:]) == 8
+    lengths = [np.mean(np.sum(part**2, axis=0)) for part in np.split(theta, [225], axis=1)]
+    np.testing.assert_allclose(lengths, 2, rtol=0.35)
+
+
+@pytest.mark.parametrize(("fields", "n_arms"), [(1, 8), (2, 3), (4, 5)])
+def test_one_hot_arms_have_one_value_a_field_and_differ_as_far_as_they_can(
+    fields: int, n_arms: int
+) -> None:
+    n_values = 8 // fields
+    rounds = drawn(world(one_hot=fields, n_arms=n_arms), n=200)
+    arms = np.concatenate([one.arms for one in rounds]).reshape(-1, n_arms, fields, n_values)
+    assert set(np.unique(arms)) == {0.0, 1.0}
+    np.testing.assert_array_equal(arms.sum(axis=3), 1)
+    assert arms.sum(axis=1).max() == -(-n_arms // n_values)  # arms with the same value
+    shares = arms.mean(axis=(0, 1))
+    np.testing.assert_allclose(shares, 1 / n_values, atol=5 * np.sqrt(0.25 / len(arms)))
+
+
+def test_missing_rewards_are_of_whole_requests_and_have_their_share() -> None:
+    rewards = np.concatenate([one.rewards for one in drawn(world(missing=0.3), n=500)])
+    missing = np.isnan(rewards)
+    assert (missing.all(axis=1) == missing.any(axis=1)).all()
+    assert abs(missing[:, 0].mean() - 0.3) < 5 * np.sqrt(0.21 / 3000)
+
+
 def test_late_tasks_join_at_half_time() -> None:
     asked = [set(one.tasks.tolist()) for one in drawn(world(late=0.34), n=20)]
     assert all(tasks == {0, 1, 2, 3} for tasks in asked[:10])
@@ -130,11 +162,17 @@ def test_a_turning_basis_turns_by_its_angle_and_stays_orthonormal() -> None:
 def test_worlds_that_cannot_be_are_refused() -> None:
     for options, message in (
         ({"n_arms": 0}, "arms must be at least 1"),
-        ({"late": 1.0}, "late must be a share"),
+        ({"late": 1.0}, r"late must be in \[0, 1\)"),
+        ({"missing": 1.0}, r"missing must be in \[0, 1\)"),
+        ({"apart": -0.1}, r"apart must be in \[0, 1\)"),
+        ({"delay": -1}, "delay must be at least 0"),
+        ({"one_hot": 3}, "divides dim = 8, got 3"),
+        ({"one_hot": 2, "shift": 1.0}, "no correlation and no shift"),
         ({"turn": float("nan")}, "turn must be finite"),
         ({"turn": 0.1, "rank": 6}, "dim is at least 2 rank = 12"),
         ({"turn": 0.1, "replaced": True}, "not both"),
         ({"unrelated": True, "condition": 3.0}, "no common basis"),
+        ({"apart": 0.5, "turn": 0.1}, "no common basis"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             world(**options)
@@ -200,6 +238,26 @@ def test_a_simulation_by_hand() -> None:
         ([], [], []),
         ([0], [[1.0]], [7.0]),
     ]
+
+
+def test_rewards_are_learned_in_order_when_they_are_known() -> None:
+    rounds = [
+        replace(asked([n % 2], [[0.0, 1.0]], [[n, n]]), delay=delay)
+        for n, delay in enumerate([2, 1, 0, 5])
+    ]
+    known: list[int] = []
+
+    class Counting(Scripted):
+        def _probabilities(self, tasks: NDArray[np.int64], arms: Floats) -> Floats:
+            known.append(len(self.learned))
+            return super()._probabilities(tasks, arms)
+
+    policy = Counting([0] * 9)
+    trace = simulate(policy, Listed(rounds), 4, seed=0)
+    assert known == [0, 0, 0, 3]
+    assert [rewards for _, _, rewards in policy.learned] == [[0.0], [1.0], [2.0]]
+    assert trace.rewarded.tolist() == [1, 1, 1, 1]  # it is paid, though not known in time
+    assert trace.regret_per_task == 2.0
 
 
 def test_a_world_that_ends_early_ends_the_trace() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.flagship import changing, real, rewards, sections, walking
+from benchmarks.flagship import changing, real, references, rewards, sections, walking, worlds
 from benchmarks.flagship.kept import Kept, NotRunError, quiet
 from benchmarks.flagship.page import Part, page, target_table
 from benchmarks.flagship.sections import Scale
@@ -22,11 +22,13 @@ PAGE = Path("docs") / "shared-results.md"
 SECTIONS: dict[str, Callable[[Kept, Scale], Part]] = {
     "synthetic": sections.synthetic,
     "noise": sections.noise,
+    "references": references.references,
     "unrelated": sections.unrelated,
     "digits": sections.digits,
     "mnist": sections.mnist,
     "real": real.real,
     "rewards": rewards.rewards,
+    "worlds": worlds.worlds,
     "late": changing.late,
     "drift": changing.drift,
     "walking": walking.walking,

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 BASELINES = ("ridge", "thompson", "linucb")  # learn each task alone
-POOLED = ("global", "global-own")  # learn all tasks together; on real data only
+POOLED = ("global", "global-own")  # learn all tasks together; not in all sections
 BEST = "best tuned"  # of all of these that play
 LIMIT = "limit"  # random play for as many rounds as there must be, then perfect play
 SHARED = "shared"

@@ -25,12 +25,12 @@ class Part:
     seconds: float = 0.0  # of wall time
 
     def __str__(self) -> str:
-        commands = "\n".join(self.commands)
+        commands = "\n".join(["```", *self.commands, "```"])
         return "\n\n".join(
             [
                 f"## {self.title}",
                 self.text,
-                f"```\n{commands}\n```",
+                *([commands] if self.commands else []),
                 *(f"{table.title}\n\n{markdown(table)}" for table in self.tables),
                 *self.notes,
                 f"This took {self.seconds / 60:.1f} minutes of wall time.",

@@ -7,7 +7,7 @@ from benchmarks.flagship.kept import Kept, Option
 from benchmarks.flagship.page import Part, notes_on, regret_table
 from benchmarks.flagship.sections import Scale, commands, compared
 
-__all__ = ["rewards"]
+__all__ = ["options_of", "rewards"]
 
 SEED = 4000  # no constant was chosen on it
 ROUNDS_OF_CLICKS = 2  # times as many as of others: a click tells little
@@ -28,7 +28,7 @@ def rewards(kept: Kept, scale: Scale) -> Part:
     cells = []
     for name, options in WORLDS.items():
         called = name.replace(",", "").replace(" ", "-").replace("%", "percent")
-        plays = compared(kept, f"rewards-{called}", _options(scale, options))
+        plays = compared(kept, f"rewards-{called}", options_of(scale, options))
         cells.append(Cell.of({"rewards": name}, plays))
     return Part(
         title="Rewards of other kinds",
@@ -40,7 +40,7 @@ def rewards(kept: Kept, scale: Scale) -> Part:
         commands=[
             command
             for name in ("clicks, 3 to 10 %", "outliers", "arms that never change")
-            for command in commands(_options(scale, WORLDS[name]))
+            for command in commands(options_of(scale, WORLDS[name]))
         ],
         tables=[regret_table(cells, ("shared", *BASELINES), (BEST,))],
         targets=[
@@ -51,7 +51,8 @@ def rewards(kept: Kept, scale: Scale) -> Part:
     )
 
 
-def _options(scale: Scale, world: dict[str, Option]) -> dict[str, Option]:
+def options_of(scale: Scale, world: dict[str, Option]) -> dict[str, Option]:
+    """Return the options of a world, which may say otherwise than all others."""
     rounds = scale.rewards_rounds
     if world.get("outcome") == "clicks":
         rounds *= ROUNDS_OF_CLICKS

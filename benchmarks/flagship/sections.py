@@ -58,6 +58,8 @@ class Scale:
     rewards_trials: int = 5
     rewards_tasks: int = 40
     rewards_rounds: int = 200
+    reference_trials: int = 2
+    sampled: tuple[tuple[int, int], ...] = ((10, 2), (25, 2))  # tasks and rank
     walking_trials: int = 5
     walking_rounds: int = 1000  # at most
 
@@ -79,6 +81,7 @@ class Scale:
             rewards_trials=2,
             rewards_tasks=10,
             rewards_rounds=20,
+            reference_trials=1,
             walking_trials=2,
             walking_rounds=60,
         )

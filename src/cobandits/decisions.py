@@ -165,6 +165,7 @@ class Round:
     means: Floats  # (m, K), expected rewards
     rewards: Floats  # (m, K)
     truth: Truth | None = None
+    delay: int = 0  # rewards are known so many rounds later
 
     def outcome(self, decisions: Decisions) -> Outcome:
         """Return the decisions with their rewards, without those whose reward is not known."""
@@ -247,9 +248,8 @@ def check_shape(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
         raise DataError(f"expected arms (m, K, d) for m = {n_asked} tasks, got shape {phi.shape}")
     if phi.shape[2] != dim:
         raise DataError(f"expected arms of {dim} features, got {phi.shape[2]}")
-    if phi.dtype is _DOUBLE or phi.dtype == np.float32:
-        return phi
-    return phi.astype(np.float64, copy=False)
+    kept = phi.dtype is _DOUBLE or phi.dtype == np.float32
+    return phi if kept else phi.astype(np.float64, copy=False)
 
 
 def check_values(phi: Floats) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -49,24 +50,31 @@ def simulate(
         raise ConfigurationError(f"rounds must be at least 1, got {rounds}")
     rng = stream(seed, "policy", trial)
     builder = TraceBuilder(policy.name, rounds, environment.n_tasks)
+    waiting: deque[tuple[int, Outcome]] = deque()  # the round in which it is known
     for n, asked in enumerate(environment.rounds(rounds, seed=seed, trial=trial), 1):
         if isinstance(policy, Informed):
             policy.inform(asked)
-        decisions, paid, seconds = _played(policy, asked, rng)
-        builder.add(asked, decisions, paid, policy.estimate, seconds)
+        decisions, paid, deciding = _decided(policy, asked, rng)
+        waiting.append((n + asked.delay, paid))
+        learning = _learned(policy, waiting, n)
+        builder.add(asked, decisions, paid, policy.estimate, (deciding, learning))
         if progress is not None:
             progress(n, rounds)
     return builder.trace()
 
 
-def _played(
-    policy: Policy, asked: Round, rng: Generator
-) -> tuple[Decisions, Outcome, tuple[float, float]]:
-    """Let a policy decide and learn in one round, and time both."""
+def _decided(policy: Policy, asked: Round, rng: Generator) -> tuple[Decisions, Outcome, float]:
+    """Let a policy decide in one round, and time it."""
     began = perf_counter()
     decisions = policy.decide(asked.tasks, asked.arms, rng)
-    decided = perf_counter()
-    paid = asked.outcome(decisions)
-    paying = perf_counter()
-    policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
-    return decisions, paid, (decided - began, perf_counter() - paying)
+    seconds = perf_counter() - began
+    return decisions, asked.outcome(decisions), seconds
+
+
+def _learned(policy: Policy, waiting: deque[tuple[int, Outcome]], n: int) -> float:
+    """Let a policy learn all that is known in round n, in order, and time it."""
+    began = perf_counter()
+    while waiting and waiting[0][0] <= n:
+        _, paid = waiting.popleft()
+        policy.learn(paid.tasks, paid.arms, paid.decisions, paid.rewards)
+    return perf_counter() - began

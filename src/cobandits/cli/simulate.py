@@ -116,6 +116,10 @@ class EnvironmentOptions:
     unrelated: Annotated[
         bool, typer.Option("--unrelated", help="Tasks have no common basis (synthetic).")
     ] = False
+    apart: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Share of tasks without the common basis (synthetic)."),
+    ] = None
     late: Annotated[
         bool,
         typer.Option("--late-tasks", help="A fifth of the tasks joins at half time (synthetic)."),
@@ -140,6 +144,18 @@ class EnvironmentOptions:
     fixed: Annotated[
         bool, typer.Option("--fixed", help="The arms of a task never change (synthetic).")
     ] = False
+    one_hot: Annotated[
+        int | None,
+        typer.Option(metavar="INT", help="Fields whose values are one-hot features (synthetic)."),
+    ] = None
+    missing: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Share of rewards that are never known (synthetic)."),
+    ] = None
+    delay: Annotated[
+        int | None,
+        typer.Option(metavar="INT", help="Rounds until rewards are known (synthetic)."),
+    ] = None
     dataset: Annotated[
         str | None, typer.Option(metavar="NAME", help="A known dataset (classification).")
     ] = None

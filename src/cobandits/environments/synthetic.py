@@ -52,6 +52,8 @@ class Synthetic:
         Arms per decision, K.
     unrelated : bool
         Draw every task's theta independently, with the same expected squared norm.
+    apart : float
+        Share of the tasks, the last ones, whose theta is drawn so; the others share ``B*``.
     replaced : bool
         At half time another basis replaces ``B*``; the weights stay.
     changed : int
@@ -70,6 +72,13 @@ class Synthetic:
         Expected reward of an arm whose features are 0: of clicks and counts.
     fixed : bool
         Every task has the same arms in all rounds.
+    one_hot : int
+        Arms are described by so many fields, with ``dim / one_hot`` values each, one of which is 1.
+        Arms of a request differ in each field, as far as they can; 0: features are Gaussian.
+    missing : float
+        Share of the rewards of rounds that are never known.
+    delay : int
+        Rewards of a round are known so many rounds later.
 
     Examples
     --------
@@ -92,6 +101,7 @@ class Synthetic:
     shift: float = 0.0
     n_arms: int = 5
     unrelated: bool = False
+    apart: float = 0.0
     replaced: bool = False
     changed: int = 0
     turn: float = 0.0
@@ -100,6 +110,9 @@ class Synthetic:
     outcome: Outcome = "gaussian"
     rate: float = 0.05
     fixed: bool = False
+    one_hot: int = 0
+    missing: float = 0.0
+    delay: int = 0
 
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= min(self.dim, self.n_tasks):
@@ -114,17 +127,10 @@ class Synthetic:
         for name in ("shift", "turn"):
             if not np.isfinite(getattr(self, name)):
                 raise ConfigurationError(f"{name} must be finite, got {getattr(self, name)}")
-        if not 0 <= self.correlation < 1:
-            raise ConfigurationError(f"correlation must be in [0, 1), got {self.correlation}")
-        if self.n_arms < 1:
-            raise ConfigurationError(f"arms must be at least 1, got {self.n_arms}")
         if not 0 <= self.changed <= self.n_tasks:
             raise ConfigurationError(
                 f"changed must be from 0 to tasks = {self.n_tasks}, got {self.changed}"
             )
-        if not 0 <= self.late < 1:
-            raise ConfigurationError(f"late must be a share in [0, 1), got {self.late}")
-        check_outcome(self.outcome, self.rate)
         if self.turn and 2 * self.rank > self.dim:
             raise ConfigurationError(
                 f"a basis can only turn if dim is at least 2 rank = {2 * self.rank}, "
@@ -132,10 +138,28 @@ class Synthetic:
             )
         if self.turn and self.replaced:
             raise ConfigurationError("a basis can turn or be replaced, not both")
-        if self.unrelated and (self.condition is not None or self.replaced or self.turn):
+        has_basis = self.condition is not None or self.replaced or self.turn
+        if (self.unrelated or self.apart) and has_basis:
             raise ConfigurationError(
                 "unrelated tasks have no common basis: leave out condition, replaced and turn"
             )
+        check_outcome(self.outcome, self.rate)
+        self._check_rounds()
+
+    def _check_rounds(self) -> None:
+        for name, value, least in (("arms", self.n_arms, 1), ("delay", self.delay, 0)):
+            if value < least:
+                raise ConfigurationError(f"{name} must be at least {least}, got {value}")
+        for name in ("correlation", "late", "apart", "missing"):
+            if not 0 <= (share := getattr(self, name)) < 1:
+                raise ConfigurationError(f"{name} must be in [0, 1), got {share}")
+        if self.one_hot < 0 or (self.one_hot and self.dim % self.one_hot):
+            raise ConfigurationError(
+                f"one-hot must be a number of fields that divides dim = {self.dim}, "
+                f"got {self.one_hot}"
+            )
+        if self.one_hot and (self.correlation or self.shift):
+            raise ConfigurationError("one-hot features have no correlation and no shift")
 
     def problem(self, *, n_rows: int, seed: int, trial: int = 0, unequal: bool = False) -> Problem:
         """Draw the tasks and ``n_rows`` rows per task; the same for the same seed and trial.
@@ -184,10 +208,20 @@ class Synthetic:
             yield self._round(tasks, self._turned(truth, another, n), shown, noise)
 
     def _arms(self, m: int, arm_means: Floats, rng: np.random.Generator) -> Floats:
+        if self.one_hot:
+            return self._one_hot_arms(m, rng)
         arms = self._correlated(m * self.n_arms, rng).reshape(m, self.n_arms, self.dim)
         if self.shift:
             arms += arm_means
         return arms
+
+    def _one_hot_arms(self, m: int, rng: np.random.Generator) -> Floats:
+        n_values = self.dim // self.one_hot
+        shape = (m, self.one_hot, -(-self.n_arms // n_values), 1)  # of orders of all values
+        orders = rng.permuted(np.tile(np.arange(n_values), shape), axis=3)
+        values = orders.reshape(m, self.one_hot, -1)[..., : self.n_arms]
+        arms = np.eye(n_values)[values.swapaxes(1, 2)]  # (m, K, fields, values)
+        return np.asarray(arms.reshape(m, self.n_arms, self.dim))
 
     def _round(
         self, tasks: NDArray[np.int64], truth: Truth, arms: Floats, noise: np.random.Generator
@@ -195,7 +229,11 @@ class Synthetic:
         values = np.einsum("mkr,rm->mk", arms @ truth.basis, truth.weights[:, tasks])
         means = expected(self.outcome, values, self.rate)
         rewards = drawn(self.outcome, means, tasks, self.noise_std, noise)
-        return Round(tasks=tasks, arms=arms, means=means, rewards=rewards, truth=truth)
+        if self.missing:
+            rewards[noise.random(len(tasks)) < self.missing] = np.nan
+        return Round(
+            tasks=tasks, arms=arms, means=means, rewards=rewards, truth=truth, delay=self.delay
+        )
 
     def _another(self, truth: Truth, seed: int, trial: int) -> Floats:
         """Return a basis independent of ``B*``, which replaces it or which it turns towards."""
@@ -206,7 +244,7 @@ class Synthetic:
         if not self.changed:
             return truth
         W, rng = truth.weights.copy(), stream(seed, "changed tasks", trial)
-        size = np.sqrt((W**2).mean()) if self.unrelated else 1.0
+        size = np.sqrt((W**2).mean()) if self.unrelated or self.apart else 1.0
         W[:, : self.changed] = size * rng.standard_normal((len(W), self.changed))
         return replace(truth, weights=W)
 
@@ -225,12 +263,15 @@ class Synthetic:
         return replace(truth, basis=np.cos(n * self.turn) * B + np.sin(n * self.turn) * outside)
 
     def _drawn_truth(self, seed: int, trial: int) -> Truth:
-        rng = stream(seed, "truth", trial)
+        rng, scale = stream(seed, "truth", trial), np.sqrt(self.rank / self.dim)
         if self.unrelated:
-            Theta = rng.standard_normal((self.dim, self.n_tasks))
-            B, W = np.linalg.qr(np.sqrt(self.rank / self.dim) * Theta)
+            B, W = np.linalg.qr(scale * rng.standard_normal((self.dim, self.n_tasks)))
         else:
             B, W = self._truth(rng)
+        if n_apart := round(self.apart * self.n_tasks):
+            Theta = B @ W
+            Theta[:, -n_apart:] = scale * rng.standard_normal((self.dim, n_apart))
+            B, W = np.linalg.qr(Theta)
         return Truth(basis=B, weights=W)
 
     def _truth(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
