@@ -262,3 +262,17 @@ def test_places_beyond_the_thetas_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "bad", header, arrays)
     with pytest.raises(ModelFileError, match=r"forgetting\.places"):
         Shared.load(tmp_path / "bad")
+
+
+def test_few_of_many_tasks_decide_nothing() -> None:
+    """Where rows are so many that few tasks can be compared, none are."""
+    policy = Shared(dim=8)
+    simulate(policy, STILL, 30, 1)
+    state = state_of(policy)
+    assert state.posteriors is not None
+    few = 3 * int(state.store.sizes.max()) * state.store.width + 1
+    for numbers, expected in ((few, 0), (2 * few, change_config.FORGETTING_TASKS)):
+        with mock.patch.object(change_config, "FORGETTING_NUMBERS", numbers):
+            found = Forgetting().following(state.store, state.posteriors, state.counts)
+        assert len(found.thetas) >= expected
+        assert bool(len(found.thetas)) == (expected > 0)

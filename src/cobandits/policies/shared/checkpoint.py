@@ -20,6 +20,7 @@ from cobandits.policies.shared import version_2, version_3
 from cobandits.policies.shared.discount import discount_of
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior, HyperparameterSelector
+from cobandits.policies.shared.forgetful import ForgetfulPrior
 from cobandits.policies.shared.forgetting import Forgetting
 from cobandits.policies.shared.likelihoods import LIKELIHOODS, Likelihood
 from cobandits.policies.shared.pending import Pending
@@ -79,6 +80,7 @@ def _parts(state: State, *, labelled: bool) -> dict[str, Part]:
         "drift": state.detector.saved(),
         "task_drift": state.task_drift.saved(len(state.tasks)),
         "forgetting": state.forgetting.saved(),
+        "forgetful": state.forgetful.saved(),
         "pending": Pending.joined([Pending.none(state.store.width), *state.pending]).saved(),
     }
     if state.posteriors is not None and state.estimate is not None:
@@ -198,6 +200,9 @@ def _read_forgetting(state: State, header: Header, arrays: Arrays) -> None:
     state.forgetting = Forgetting.read(reader, n_tasks=len(state.tasks), width=width)
     discount = discount_of(state.forgetting.half_life)
     state.store = replace(state.store, discount=discount)
+    if "forgetful" in header:
+        reader, dim = Reader("forgetful", header, arrays), state.store.width - 2
+        state.forgetful = ForgetfulPrior.read(reader, dim=dim)
 
 
 def _read_likelihood(reader: Reader) -> Likelihood:

@@ -124,9 +124,11 @@ class Forgetting:
         """Whether rewards should be forgotten far faster, so that a refit must not wait."""
         return self.best < self.half_life / 2
 
-    def taken(self) -> Forgetting:
-        """Return it with the best half-life in use."""
-        return replace(self, half_life=self.best)
+    def taken(self, *, drifts: bool = False) -> Forgetting:
+        """Return it with the best half-life in use; where it is said that tasks drift, with one."""
+        best = self.best
+        slow = drifts and best == self.half_life == np.inf
+        return replace(self, half_life=change_config.PRIOR_HALF_LIFE if slow else best)
 
     def following(self, store: RowStore, posteriors: TaskPosteriors, counts: Codes) -> Forgetting:
         """Return it after a refit, with thetas that candidates learn from the rows of a store.
@@ -137,7 +139,8 @@ class Forgetting:
         tasks = store.tasks[slots]
         enough = float(counts[tasks].mean()) / change_config.FORGETTING_AGES
         tried = [half_life for half_life in change_config.HALF_LIVES if half_life <= enough]
-        if not tried:
+        fewest = min(change_config.FORGETTING_TASKS, int(np.count_nonzero(store.sizes)))
+        if not tried or len(tasks) < fewest:
             return self.without_thetas
         places = np.full(tasks.max() + 1, -1)
         places[tasks] = np.arange(len(tasks))

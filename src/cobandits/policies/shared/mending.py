@@ -104,6 +104,7 @@ def forgotten(state: State, found: list[Restart], new: Codes) -> State:
         store=_reweighted(state.likelihood, store, found),
         selector=state.selector.without(slots[slots >= 0]),
         forgetting=state.forgetting.without(places),
+        forgetful=state.forgetful.without(places, slots),
         counts=counts,
         full_counts=full,
         seen=state.seen - removed,

@@ -12,6 +12,7 @@ from cobandits.policies.shared import change_config, config, reward_config
 from cobandits.policies.shared.carry_over import carry_over
 from cobandits.policies.shared.discount import discount_of
 from cobandits.policies.shared.empirical_bayes import HyperparameterSelector, PriorFit
+from cobandits.policies.shared.forgetful import ForgetfulPrior
 from cobandits.policies.shared.laplace import (
     Learned,
     learn_all,
@@ -37,7 +38,9 @@ def refitted(state: State, news: Pending, n_new: int) -> State:
     that it is compared with learn from the rows as they were: compressed ones have no age.
     """
     adapts = state.on_change == "adapt"
-    forgetting = state.forgetting.taken() if adapts else state.forgetting
+    forgetting, forgetful = state.forgetting, state.forgetful.scored(state.store)
+    if adapts:
+        forgetting = forgetting.taken(drifts=forgetful.drifts)
     store = replace(state.store, discount=discount_of(forgetting.half_life))
     state = replace(state, forgetting=forgetting, store=store)
     with sizes_named():
@@ -45,7 +48,18 @@ def refitted(state: State, news: Pending, n_new: int) -> State:
         found = _following(state, news, n_new, learned)
         if adapts:
             found.forgetting = forgetting.following(store, learned.posteriors, found.counts)
+            found.forgetful = _forgetful(found, forgetful, store, learned)
     return found
+
+
+def _forgetful(
+    found: State, before: ForgetfulPrior, store: RowStore, learned: Learned
+) -> ForgetfulPrior:
+    """Return the prior that forgets after a refit: none where rows have weights of their own."""
+    if found.likelihood.weighs or store.discount < 1:
+        return ForgetfulPrior.none(store.width - 2)
+    thetas = learned.posteriors.thetas
+    return before.following(store, learned.store, thetas, learned.selector, found.counts)
 
 
 def under(

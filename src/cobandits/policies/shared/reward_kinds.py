@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cobandits.policies.shared import reward_config
+from cobandits.policies.shared.forgetful import ForgetfulPrior
 from cobandits.policies.shared.likelihoods import LIKELIHOODS, Likelihood
 from cobandits.policies.shared.pending import Pending
 from cobandits.policies.shared.state import State
@@ -43,6 +44,7 @@ def taken_for(state: State, likelihood: Likelihood) -> State:
         posteriors=None,
         likelihood=likelihood,
         forgetting=state.forgetting.without_thetas,
+        forgetful=ForgetfulPrior.none(state.store.width - 2),
         judged=0,
         outliers=0,
     )

@@ -19,6 +19,7 @@ from cobandits.policies.gaussian import COMPILED
 from cobandits.policies.shared.change import OnChange
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import HyperparameterSelector
+from cobandits.policies.shared.forgetful import ForgetfulPrior
 from cobandits.policies.shared.forgetting import Forgetting
 from cobandits.policies.shared.likelihoods import LIKELIHOODS, Likelihood, Rewards
 from cobandits.policies.shared.pending import Pending, pending_limit
@@ -48,6 +49,7 @@ class State:
     reserved: int | None  # tasks that are expected
     counts: Codes  # (room,), rewards per place; there is room for more places than tasks
     full_counts: Codes  # (room,), the same when each theta was last learned in all directions
+    forgetful: ForgetfulPrior
     forgetting: Forgetting = field(default_factory=Forgetting)
     lowest: float = np.inf  # reward so far
     highest: float = -np.inf  # reward so far
@@ -95,6 +97,7 @@ class State:
             reserved=reserved,
             counts=np.zeros(room, np.int64),
             full_counts=np.zeros(room, np.int64),
+            forgetful=ForgetfulPrior.none(dim),
             on_change=on_change,
             kind=kind,
             likelihood=likelihood,

@@ -10,7 +10,7 @@ rewards before these are learned.
 """
 
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock, task_blocks
-from cobandits.policies.shared.empirical_bayes.fit import fit_priors
+from cobandits.policies.shared.empirical_bayes.fit import fit_priors, sharing_thetas
 from cobandits.policies.shared.empirical_bayes.fitted import PriorFit, Priors, unexplained_share
 from cobandits.policies.shared.empirical_bayes.hyperparameters import Hyperparameters, candidates
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, DecomposedPrior, Prior
@@ -27,6 +27,7 @@ __all__ = [
     "TaskBlock",
     "candidates",
     "fit_priors",
+    "sharing_thetas",
     "task_blocks",
     "unexplained_share",
 ]

@@ -20,12 +20,25 @@ from cobandits.policies.shared.empirical_bayes.fitted import FittedPrior, PriorF
 from cobandits.policies.shared.empirical_bayes.hyperparameters import Hyperparameters
 from cobandits.policies.shared.empirical_bayes.likelihood import SummedLikelihood
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, Prior, Products
-from cobandits.policies.shared.empirical_bayes.rows import BlockRows, FitRows, busiest_slots
+from cobandits.policies.shared.empirical_bayes.rows import (
+    BlockRows,
+    FitRows,
+    Scale,
+    busiest_slots,
+)
 from cobandits.policies.shared.row_store import RowStore
 
-__all__ = ["Fit", "first_hyperparameters", "fit_both", "fit_priors", "start_of"]
+__all__ = [
+    "Fit",
+    "first_hyperparameters",
+    "fit_both",
+    "fit_priors",
+    "sharing_thetas",
+    "start_of",
+]
 
 Doubles = NDArray[np.float64]
+Codes = NDArray[np.int64]
 LikelihoodT = TypeVar("LikelihoodT", bound=SummedLikelihood)
 
 
@@ -111,13 +124,45 @@ def fit_both(
         alone = _fit_alone(rows, start.alone, known, all_tasks=all_tasks)
         scale = reward_config.PREDICTOR_VARIANCE
         return _fit_shared(rows, start.shared, before, known, scale), alone
-    rows, (scale, n_rows) = rows.without_outliers(start.alone.center)
-    bounds = NoiseBounds(config.LEAST_NOISE * scale, config.MOST_NOISE * scale)
-    alone = _fit_alone(rows, start.alone, bounds, all_tasks=all_tasks)
-    share = config.NOISE_SHARE * scale
+    rows, size = rows.without_outliers(start.alone.center)
+    alone = _fit_alone(rows, start.alone, _noise_bounds(size), all_tasks=all_tasks)
+    return _fit_sharing(rows, start.shared, before, size, least_noise=least_noise), alone
+
+
+def _fit_sharing(
+    rows: FitRows[LikelihoodT],
+    start: Prior,
+    before: Factors,
+    scale: Scale,
+    *,
+    least_noise: float | None,
+) -> Fit[LikelihoodT]:
+    """Fit the prior that shares to rows of some size; ``before`` are the factors of its start."""
+    bounds, share = _noise_bounds(scale), config.NOISE_SHARE * scale.variance
     share = share if least_noise is None else min(share, least_noise)
-    least = max(bounds.least, share * _parameter_share(before, n_rows))
-    return _fit_shared(rows, start.shared, before, bounds._replace(least=least), scale), alone
+    least = max(bounds.least, share * _parameter_share(before, scale.n_rows))
+    return _fit_shared(rows, start, before, bounds._replace(least=least), scale.variance)
+
+
+def sharing_thetas(
+    store: RowStore, start: Priors, *, offset: bool, least_noise: float | None
+) -> tuple[Codes, Doubles]:
+    """Fit the prior that shares to the rows of a store; return slots, and their thetas under it.
+
+    These are (m,) and (m, d + 1), with intercepts.
+    """
+    start = start_of(store, start)
+    coordinates = start.shared.coordinates
+    slots = busiest_slots(store, coordinates.dim)
+    rows, scale = BlockRows.of(store, slots, coordinates).without_outliers(start.alone.center)
+    before = Factors.of(start.shared.covariance, start.shared.noise)
+    fit = _fit_sharing(rows, start.shared, before, scale, least_noise=least_noise)
+    found = np.concatenate([block.slots for block in rows.blocks])
+    return found, fit.prior.thetas(fit.likelihood, offset=offset)
+
+
+def _noise_bounds(scale: Scale) -> NoiseBounds:
+    return NoiseBounds(config.LEAST_NOISE * scale.variance, config.MOST_NOISE * scale.variance)
 
 
 def _parameter_share(factors: Factors, n_rows: float) -> float:
