@@ -16,9 +16,10 @@ from cobandits.engine import (
     Rewarded,
     Space,
 )
-from cobandits.service.bridge import Answers
+from cobandits.service.bridge import Answers, One
 from cobandits.service.calls import Answered, Exchange, Reply, waited
 from cobandits.service.problems import ProblemError, problem_of
+from cobandits.service.reading import encoded
 from cobandits.wire import (
     ActivationReply,
     DecideBatch,
@@ -56,15 +57,16 @@ def decide_directly(exchange: Exchange, answered: Answered) -> None:
     plain = _plain(space, exchange.body) if header is None else None
     request = _request(exchange.message(), header) if plain is None else plain[0]
 
-    def done(found: Answer | Exception) -> None:
-        if isinstance(found, Exception):
-            answered(found)
-            return
-        decision = cast(Decision, found)
+    def done(_: Answer, reply: Reply) -> None:
         service.metrics.decided(space.name)
-        answered(Reply(200 if decision.repeated else 201, decision_reply(decision)))
+        answered(reply)
 
-    service.ask_directly(space, request, done)
+    service.ask_directly(space, request, One(_decided, done, answered))
+
+
+def _decided(found: Answer) -> Reply:
+    decision = cast(Decision, found)
+    return Reply(200 if decision.repeated else 201, encoded(decision_reply(decision)))
 
 
 async def decide(exchange: Exchange) -> Reply:
@@ -113,15 +115,15 @@ def reward_directly(exchange: Exchange, answered: Answered) -> None:
         decision=exchange.places[1], value=asked.value, key=asked.key, taken=asked.taken
     )
 
-    def done(found: Answer | Exception) -> None:
-        if isinstance(found, Exception):
-            answered(found)
-            return
-        rewarded = cast(Rewarded, found)
-        service.metrics.rewarded(space.name, rewarded.status)
-        answered(Reply(202, _reward_reply(rewarded)))
+    def done(found: Answer, reply: Reply) -> None:
+        service.metrics.rewarded(space.name, cast(Rewarded, found).status)
+        answered(reply)
 
-    service.ask_directly(space, request, done)
+    service.ask_directly(space, request, One(_rewarded, done, answered))
+
+
+def _rewarded(found: Answer) -> Reply:
+    return Reply(202, encoded(_reward_reply(cast(Rewarded, found))))
 
 
 async def reward(exchange: Exchange) -> Reply:
