@@ -21,8 +21,7 @@ from cobandits.client.exchange import answer
 from cobandits.engine import Answer, Engine, OverloadedError, Reward, Space
 from cobandits.errors import CobanditsError, ConfigurationError
 from cobandits.service import ServiceSettings
-from cobandits.service.bridge import Asked, Bridge, One
-from cobandits.service.calls import Reply
+from cobandits.service.bridge import Asked, Bridge
 from cobandits.service.dashboard.charts import reward_chart, sharing_map
 from cobandits.service.dashboard.tally import Cell, Tally
 from cobandits.service.handlers.decisions import decision_reply
@@ -54,8 +53,7 @@ def test_a_reply_ranks_arms_as_its_decision_does(
 
 def test_answers_for_a_loop_that_is_closed_hold_up_nobody(tmp_path: Path) -> None:
     async def ask(bridge: Bridge, space: Space) -> None:
-        one = One(lambda _: Reply(202), lambda *_: None, lambda _: None)
-        bridge.ask_one(space, Reward(decision="x", value=1.0), one)
+        bridge.ask_one(space, Reward(decision="x", value=1.0), lambda _: None)
         await asyncio.sleep(0)  # it is handed over, and the loop ends before the answer
 
     with Engine.open(tmp_path / "a.db") as engine:
@@ -249,7 +247,7 @@ def service(tmp_path: Path) -> Service:
 def test_more_than_may_wait_is_refused_and_errors_reach_their_caller(service: Service) -> None:
     class Full(Space):
         def send(
-            self, requests: Sequence[Asked], done: Callable[..., None], **_: object
+            self, requests: Sequence[Asked], done: Callable[..., None], *, plain: bool = False
         ) -> NoReturn:
             raise OverloadedError("full")
 

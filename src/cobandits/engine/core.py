@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cobandits.engine.codec import decoded
-from cobandits.engine.disk import Disk
 from cobandits.engine.errors import (
     DamagedLogError,
     OwnedError,
@@ -54,7 +53,6 @@ class Core:
         self.folds: dict[int, SpaceFold] = {}
         self.deleted: set[int] = set()  # spaces whose events are not all erased yet
         self.last, self.at = 0, 0
-        self.disk = Disk()
         self._doubt: _Doubt | None = None
         self._broken = False
 
@@ -217,8 +215,7 @@ class Core:
         """
         self._settle_doubt()
         try:
-            with self.disk.transaction():
-                self.store.append(batch)
+            self.store.append(batch)
         except StoreError:
             if not batch.events:
                 self._doubt = _Doubt([], apply)

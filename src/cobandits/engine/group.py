@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from cobandits.engine.errors import ConflictError, UnknownDecisionError
 from cobandits.engine.events import Choice, Event, Kind, decision_body, request_of
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import made_id
-from cobandits.engine.jobs import Asked, Job, Ticket, another
+from cobandits.engine.jobs import Asked, another
 from cobandits.engine.memory import Known
 from cobandits.engine.messages import Activate, Activated, Answer, Decision, Reward, Rewarded, when
 from cobandits.engine.outcomes import reward_body
@@ -49,7 +48,6 @@ class _Staged(Struct, gc=False, eq=False):
     activated: Activated | None = None
     x: Doubles | None = None  # of the arm that was decided
     choice: Choice | None = None  # of a decision
-    answer: Answer | None = None  # as soon as it was made
 
 
 class Group:
@@ -174,8 +172,6 @@ class Group:
             for one, event in zip(staged, events, strict=True):
                 folds[event.space].apply(event, x=one.x)
 
-        if self._core.disk.is_slow:
-            self._draft(events)
         try:
             self._core.commit(Batch(events=events, keys=keys), apply)
         except Exception as error:
@@ -184,20 +180,6 @@ class Group:
             return
         for one, event in zip(staged, events, strict=True):
             one.ticket.answer(self._answer(one, event))
-
-    def _draft(self, events: list[Event]) -> None:
-        """Tell other threads how to make answers, while this one waits for the disk."""
-        drafts: dict[Job, list[tuple[int, _Staged, Event]]] = {}
-        for one, event in zip(self._staged, events, strict=True):
-            ticket = one.ticket
-            if isinstance(ticket, Ticket) and ticket.job.drafted is not None:
-                drafts.setdefault(ticket.job, []).append((ticket.place, one, event))
-        for job, mine in drafts.items():
-            assert job.drafted is not None
-            job.drafted(partial(self._drafts, mine))
-
-    def _drafts(self, mine: list[tuple[int, _Staged, Event]]) -> list[tuple[int, Answer]]:
-        return [(place, self._answer(one, event)) for place, one, event in mine]
 
     def _numbered(self) -> list[Event]:
         """Give numbers to all events, and decide; drop requests that the policy refuses."""
@@ -243,12 +225,6 @@ class Group:
         return Event(number, self._at, fold.number, kind, None, until, None, asked.task, body)
 
     def _answer(self, staged: _Staged, event: Event) -> Answer:
-        """Return the answer to a request; whichever thread comes first makes it."""
-        if staged.answer is None:
-            staged.answer = self._made(staged, event)
-        return staged.answer
-
-    def _made(self, staged: _Staged, event: Event) -> Answer:
         asked = staged.ticket.request
         if isinstance(asked, Prepared):
             made = asked.id or made_id(event.number, self._core.secret)

@@ -12,12 +12,10 @@ from cobandits.engine.encoding import Prepared
 from cobandits.engine.errors import EngineError
 from cobandits.engine.messages import Activate, Answer, Reward
 
-__all__ = ["Answered", "Asked", "Call", "Command", "Draft", "Drafted", "Job", "Result", "another"]
+__all__ = ["Answered", "Asked", "Call", "Command", "Job", "Result", "another"]
 
 Result = Answer | Exception
 Answered = Callable[[list[Result]], None]
-Draft = Callable[[], list[tuple[int, Answer]]]  # answers that are not on disk yet, by place
-Drafted = Callable[[Draft], None]
 Done = TypeVar("Done")
 
 
@@ -54,19 +52,13 @@ class Call(Struct, gc=False, eq=False):
 
 
 class Job:
-    """Some requests of one caller, answered together.
-
-    Where the disk is slow, ``drafted`` is told how to make the answers while they are written. The
-    caller may make something of them meanwhile, and must show it to nobody: ``done`` gets the same
-    answers when they are on disk, and errors if they do not get there.
-    """
+    """Some requests of one caller, answered together."""
 
     def __init__(
         self,
         space: int,
         requests: Sequence[Prepared | Reward | Activate | Exception],
         done: Answered | None = None,
-        drafted: Drafted | None = None,
     ) -> None:
         self.space = space
         self._results: list[Result | None] = [
@@ -74,7 +66,7 @@ class Job:
         ]
         self._requests = requests
         self._left = self.size = self._results.count(None)
-        self._done, self.drafted = done, drafted
+        self._done = done
         self._answered = _taken()
         if not self._left:
             self._finish()

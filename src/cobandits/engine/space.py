@@ -13,7 +13,7 @@ from cobandits.engine.comparison import Comparison, compared
 from cobandits.engine.encoding import Prepared, prepared, read
 from cobandits.engine.errors import ConflictError, UnknownVersionError
 from cobandits.engine.fold import Relearned
-from cobandits.engine.jobs import Answered, Call, Drafted, Job
+from cobandits.engine.jobs import Answered, Call, Job, Result
 from cobandits.engine.logbook import Logbook
 from cobandits.engine.messages import (
     Activate,
@@ -111,15 +111,10 @@ class Space(Logbook):
         return future
 
     def send(
-        self,
-        requests: Sequence[Request | Prepared],
-        done: Answered,
-        *,
-        drafted: Drafted | None = None,
-        plain: bool = False,
+        self, requests: Sequence[Request | Prepared], done: Answered, *, plain: bool = False
     ) -> None:
-        """Do the same by functions, which the engine's thread calls and which must not fail."""
-        self._writer.put(Job(self._fold.number, self._prepared(requests, plain), done, drafted))
+        """Do the same: the engine's thread gives the answers to ``done``, which must not fail."""
+        self._writer.put(Job(self._fold.number, self._prepared(requests, plain), done))
 
     def _prepared(
         self, requests: Sequence[Request | Prepared], plain: bool = False
@@ -136,10 +131,7 @@ class Space(Logbook):
     def _one(self, request: Prepared | Reward | Activate) -> Answer:
         call = Call(self._fold.number, request)
         self._writer.put(call)
-        result = call.wait()
-        if isinstance(result, Exception):
-            raise result
-        return result
+        return _raised(call.wait())
 
     # ---- Versions
 
@@ -296,3 +288,9 @@ class Space(Logbook):
             self._writer.write(fold, "change", body=encoded(body).decode())
 
         self._writer.call(change)
+
+
+def _raised(result: Result) -> Answer:
+    if isinstance(result, Exception):
+        raise result
+    return result

@@ -7,68 +7,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 from cobandits.engine import Answer, Prepared, Request, Space
-from cobandits.service.calls import Reply
 from cobandits.service.logs import LOGGER
 from cobandits.service.problems import ProblemError
 
-__all__ = ["Answers", "Asked", "Bridge", "One"]
+__all__ = ["Answers", "Asked", "Bridge"]
 
 Asked = Request | Prepared
 Answers = list[Answer | Exception]
 Done = Callable[[Answers | Exception], None]
-Draft = Callable[[], list[tuple[int, Answer]]]
-
-
-class One(NamedTuple):
-    """What becomes of the answer to one request."""
-
-    make: Callable[[Answer], Reply]  # may be called before the answer is on disk,
-    done: Callable[[Answer, Reply], None]  # and this once it is;
-    failed: Callable[[Exception], None]  # or this, if it is refused
-
-    def take(self, found: Answer | Exception, early: tuple[Answer, Reply] | None) -> None:
-        """Give out an answer, with the reply that was made early if it is of this very answer."""
-        if isinstance(found, Exception):
-            self.failed(found)
-        elif early is not None and early[0] is found:
-            self.done(*early)
-        else:
-            self.done(found, self.make(found))
-
-
-class _Group:
-    """Requests of one turn of the loop for one space."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Sequence[Asked], Done | One]] = []
-        self.early: dict[int, tuple[Answer, Reply]] = {}  # by place
-
-    def make_early(self, draft: Draft) -> None:
-        """Make replies while the engine writes; nobody sees them before they are on disk."""
-        takers = [taker for requests, taker in self.waiting for _ in requests]
-        for place, answer in draft():
-            taker = takers[place]
-            if isinstance(taker, One):
-                self.early[place] = answer, taker.make(answer)
-
-    def hand_out(self, answers: Answers | Exception) -> None:
-        """Give each caller its answers."""
-        start = 0
-        for requests, taker in self.waiting:
-            end = start + len(requests)
-            try:
-                if isinstance(answers, Exception):
-                    (taker.failed if isinstance(taker, One) else taker)(answers)
-                elif isinstance(taker, One):
-                    taker.take(answers[start], self.early.get(start))
-                else:
-                    taker(answers[start:end])
-            except Exception:  # of this caller alone: the others have their answers too
-                LOGGER.exception("an answer could not be given")
-            start = end
+DoneOne = Callable[[Answer | Exception], None]
+_Waiting = tuple[Sequence[Asked], Done | None, DoneOne | None]  # one of the two
 
 
 class Bridge:
@@ -76,8 +26,7 @@ class Bridge:
 
     All requests of one turn of the loop go to the engine together: it is woken once, and writes
     them together. One by one they would cost twice the CPU time, as the two threads take the
-    interpreter from each other at each. While the engine waits for the disk, replies are made
-    here; they are sent when it has them.
+    interpreter from each other at each.
 
     Parameters
     ----------
@@ -87,20 +36,21 @@ class Bridge:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._asked: dict[Space, _Group] = {}
-        self._found: deque[Callable[[], None]] = deque()  # what the loop is to do, in order
-        self._called = False  # whether it will
+        self._asked: dict[Space, list[_Waiting]] = {}
+        self._answered: deque[tuple[list[_Waiting], Answers]] = deque()
+        self._called = False  # whether the loop will look for answers
         self.waiting = 0
 
     def ask(self, space: Space, requests: Sequence[Asked], done: Done) -> None:
         """Ask a space; ``done`` gets a result or an error for each, or one error for all."""
-        self._add(space, requests, done)
+        self._add(space, (requests, done, None))
 
-    def ask_one(self, space: Space, request: Asked, one: One) -> None:
-        """Ask one thing."""
-        self._add(space, (request,), one)
+    def ask_one(self, space: Space, request: Asked, done: DoneOne) -> None:
+        """Ask one thing; ``done`` gets its result or its error."""
+        self._add(space, ((request,), None, done))
 
-    def _add(self, space: Space, requests: Sequence[Asked], taker: Done | One) -> None:
+    def _add(self, space: Space, asked: _Waiting) -> None:
+        requests = asked[0]
         if self.waiting + len(requests) > self._most:
             raise ProblemError(
                 "overloaded",
@@ -113,43 +63,47 @@ class Bridge:
             loop.call_soon(self._flush, loop)
         group = self._asked.get(space)
         if group is None:
-            group = self._asked[space] = _Group()
-        group.waiting.append((requests, taker))
+            group = self._asked[space] = []
+        group.append(asked)
 
     def _flush(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hand over what was asked in this turn."""
         waiting, self._asked = self._asked, {}
         for space, group in waiting.items():
-            requests = [request for asked, _ in group.waiting for request in asked]
-
-            def done(answers: Answers, group: _Group = group) -> None:
-                self._call(loop, partial(self._hand_out, group, answers, len(answers)))
-
-            def drafted(draft: Draft, group: _Group = group) -> None:
-                self._call(loop, partial(group.make_early, draft))
-
+            requests = [request for asked, _, _ in group for request in asked]
             try:
-                space.send(requests, done, drafted=drafted, plain=True)
+                space.send(requests, partial(self._take, loop, group), plain=True)
             except Exception as error:
                 self._hand_out(group, error, len(requests))
 
-    def _call(self, loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> None:
-        """Let the loop do something, from the engine's thread; wake it if nothing else does."""
-        self._found.append(action)  # before the look at what the loop sets first
+    def _take(
+        self, loop: asyncio.AbstractEventLoop, group: list[_Waiting], answers: Answers
+    ) -> None:
+        """Take answers in the engine's thread, and wake the loop if it is not called already."""
+        self._answered.append((group, answers))  # before the look at what the loop sets first
         if not self._called:
             self._called = True
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(self._act)
+                loop.call_soon_threadsafe(self._hand_out_all)
 
-    def _act(self) -> None:
-        """Do all that is to be done, of several groups at once."""
+    def _hand_out_all(self) -> None:
+        """Give out all answers that are there, of several groups at once."""
         self._called = False
-        while self._found:
-            try:
-                self._found.popleft()()
-            except Exception:  # replies are made later then
-                LOGGER.exception("replies could not be made early")
+        while self._answered:
+            group, answers = self._answered.popleft()
+            self._hand_out(group, answers, len(answers))
 
-    def _hand_out(self, group: _Group, answers: Answers | Exception, count: int) -> None:
+    def _hand_out(self, group: list[_Waiting], answers: Answers | Exception, count: int) -> None:
+        """Give each caller its answers, in the loop's thread."""
         self.waiting -= count
-        group.hand_out(answers)
+        start = 0
+        for requests, done, done_one in group:
+            end = start + len(requests)
+            try:
+                if done_one is not None:
+                    done_one(answers if isinstance(answers, Exception) else answers[start])
+                elif done is not None:
+                    done(answers if isinstance(answers, Exception) else answers[start:end])
+            except Exception:  # of this caller alone: the others have their answers too
+                LOGGER.exception("an answer could not be given")
+            start = end

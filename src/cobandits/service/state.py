@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
-from cobandits.engine import Engine, Request, Space
-from cobandits.service.bridge import Answers, Asked, Bridge, One
+from cobandits.engine import Answer, Engine, Request, Space
+from cobandits.service.bridge import Answers, Asked, Bridge
 from cobandits.service.jobs import Evaluations
 from cobandits.service.keys import Key, KeyStore
 from cobandits.service.metrics import Metrics
@@ -112,9 +112,11 @@ class Service:
         self._bridge.ask(space, requests, done)
         return await future
 
-    def ask_directly(self, space: Space, request: Asked, one: One) -> None:
+    def ask_directly(
+        self, space: Space, request: Asked, done: Callable[[Answer | Exception], None]
+    ) -> None:
         """Do the same for one request; the answer comes by a function."""
-        self._bridge.ask_one(space, request, one)
+        self._bridge.ask_one(space, request, done)
 
     def ask_many_directly(
         self, space: Space, requests: Sequence[Asked], done: Callable[[Answers | Exception], None]

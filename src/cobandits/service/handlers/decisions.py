@@ -16,10 +16,9 @@ from cobandits.engine import (
     Rewarded,
     Space,
 )
-from cobandits.service.bridge import Answers, One
+from cobandits.service.bridge import Answers
 from cobandits.service.calls import Answered, Exchange, Reply, waited
 from cobandits.service.problems import ProblemError, problem_of
-from cobandits.service.reading import encoded
 from cobandits.wire import (
     ActivationReply,
     DecideBatch,
@@ -57,16 +56,15 @@ def decide_directly(exchange: Exchange, answered: Answered) -> None:
     plain = _plain(space, exchange.body) if header is None else None
     request = _request(exchange.message(), header) if plain is None else plain[0]
 
-    def done(_: Answer, reply: Reply) -> None:
+    def done(found: Answer | Exception) -> None:
+        if isinstance(found, Exception):
+            answered(found)
+            return
+        decision = cast(Decision, found)
         service.metrics.decided(space.name)
-        answered(reply)
+        answered(Reply(200 if decision.repeated else 201, decision_reply(decision)))
 
-    service.ask_directly(space, request, One(_decided, done, answered))
-
-
-def _decided(found: Answer) -> Reply:
-    decision = cast(Decision, found)
-    return Reply(200 if decision.repeated else 201, encoded(decision_reply(decision)))
+    service.ask_directly(space, request, done)
 
 
 async def decide(exchange: Exchange) -> Reply:
@@ -115,15 +113,15 @@ def reward_directly(exchange: Exchange, answered: Answered) -> None:
         decision=exchange.places[1], value=asked.value, key=asked.key, taken=asked.taken
     )
 
-    def done(found: Answer, reply: Reply) -> None:
-        service.metrics.rewarded(space.name, cast(Rewarded, found).status)
-        answered(reply)
+    def done(found: Answer | Exception) -> None:
+        if isinstance(found, Exception):
+            answered(found)
+            return
+        rewarded = cast(Rewarded, found)
+        service.metrics.rewarded(space.name, rewarded.status)
+        answered(Reply(202, _reward_reply(rewarded)))
 
-    service.ask_directly(space, request, One(_rewarded, done, answered))
-
-
-def _rewarded(found: Answer) -> Reply:
-    return Reply(202, encoded(_reward_reply(cast(Rewarded, found))))
+    service.ask_directly(space, request, done)
 
 
 async def reward(exchange: Exchange) -> Reply:
