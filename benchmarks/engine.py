@@ -6,8 +6,8 @@ are on disk before the answers, and rewards are learned meanwhile. Beside it one
 very rows that the engine has just written, which it need not make, into an equal table with an
 equal index, 64 in a transaction, with ``synchronous=FULL`` too. And 64 threads do nothing but hand
 those rows, one at a time, to a thread that writes all that wait, and wait until they are on disk:
-no engine with a thread per caller can be faster than that. The three are timed in turn. The space
-knows the law of the rewards before: what is timed is not how it notices a change.
+what waking threads leaves of plain writes. The three are timed in turn. The space knows the law of
+the rewards before: what is timed is not how it notices a change.
 
 **Latency.** One thread decides, one at a time, while a prior of 1,000 tasks is learned and while
 none is.
