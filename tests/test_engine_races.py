@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
@@ -21,7 +21,7 @@ from cobandits.engine import (
     inbox,
 )
 from cobandits.engine.encoding import Prepared
-from cobandits.engine.jobs import Call, Job
+from cobandits.engine.jobs import Call, Command, Job
 from cobandits.engine.stores import Batch
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.schema import Vector
@@ -105,51 +105,74 @@ def test_a_seed_that_random_numbers_do_not_take_is_refused(tmp_path: Path, seed:
         engine.space("a", dim=2, seed=seed)
 
 
-def job() -> Job:
-    return Job(1, [Reward(decision="a", value=1.0)])
+def job() -> Call | Job:
+    """Return a request, of a thread that waits for it or of another caller."""
+    asked, thread = Reward(decision="a", value=1.0), next(_threads)
+    return Call(1, asked) if thread else Job(1, [asked])
+
+
+_threads = itertools.cycle([True, False])
+
+
+class Bell:
+    """In place of a lock: while it is waited for, requests come until it rings, or no more do."""
+
+    def __init__(self, box: inbox.Inbox, *waits: int) -> None:
+        self.box, self.waits, self.rung = box, iter(waits), False
+
+    def acquire(self, timeout: float) -> bool:
+        assert timeout > 0
+        for _ in range(next(self.waits)):
+            if not self.rung:
+                self.box.put(job())
+        rung, self.rung = self.rung, False
+        return rung
+
+    def release(self) -> None:
+        assert not self.rung
+        self.rung = True
 
 
 @pytest.mark.parametrize(
     ("answered", "others", "waits", "found"),
     [
-        (8, 0, [3, 4, 9], 8),  # all who were answered have come back
-        (8, 5, [3, 0, 9], 17),  # one who is late is waited for
-        (8, 5, [1, 1, 1, 1, 1, 1, 1, 1], 9),  # it has taken long enough
-        (60, 7, [54, 3, 9], 64),  # a transaction is large enough
-        (7, 0, [9], 1),  # they were few: perhaps nobody comes
+        (8, 0, (9, 12), 8),  # all who were answered have come back
+        (8, 5, (12,), 13),  # those who are late are waited for
+        (60, 7, (70,), 64),  # a transaction is large enough
+        (8, 5, (3,), 8),  # it has taken long enough
+        (7, 0, (9,), 1),  # they were few: perhaps nobody comes
+        (7, 2, (), 2),
     ],
 )
 def test_callers_who_were_many_are_waited_for(
-    answered: int, others: int, waits: list[int], found: int
+    answered: int, others: int, waits: tuple[int, ...], found: int
 ) -> None:
-    box, coming = inbox.Inbox(), iter(waits)
+    box = inbox.Inbox()
     for _ in range(answered):
         box.put(job())
     assert len(box.collected(0.0)[0]) == answered
-    if others:
-        for _ in range(others):
-            box.put(job())
-    else:  # somebody comes while nothing waits
-        threading.Timer(0.01, box.put, [job()]).start()
-    clock = [0.0]
-
-    def sleep(seconds: float) -> None:
-        clock[0] += seconds
-        for _ in range(next(coming)):
-            box.put(job())
-
-    times = SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0])
-    with patch("cobandits.engine.inbox.time", times):
+    for _ in range(others):
+        box.put(job())
+    with patch.object(box, "_bell", Bell(box, *waits)):
         assert len(box.collected(60.0, gather=1.0)[0]) == found
 
 
-@pytest.mark.parametrize(("patience", "threads"), [(0.0, False), (60.0, True)])
-def test_nobody_is_waited_for_while_there_is_other_work_or_by_threads(
-    patience: float, threads: bool
-) -> None:
+def test_a_command_is_not_kept_waiting_for_callers() -> None:
+    box = inbox.Inbox()
+    for _ in range(8):
+        box.put(job())
+    box.collected(0.0)
+    box.put(job())
+    threading.Timer(0.05, box.put, [Command(lambda: None)]).start()
+    with patch.object(inbox, "_LONGEST", 60.0):
+        tickets, commands = box.collected(60.0, gather=60.0)
+    assert (len(tickets), len(commands)) == (1, 1)
+
+
+def test_nobody_is_waited_for_while_there_is_other_work() -> None:
     box = inbox.Inbox()
     for count in (20, 2):
         for _ in range(count):
-            box.put(Call(1, Reward(decision="a", value=1.0)) if threads else job())
-        with patch("cobandits.engine.inbox.time", None):  # which would fail
-            assert len(box.collected(patience, gather=1.0)[0]) == count
+            box.put(Call(1, Reward(decision="a", value=1.0)))
+        with patch.object(box, "_bell", Bell(box)):  # which would fail
+            assert len(box.collected(0.0, gather=1.0)[0]) == count

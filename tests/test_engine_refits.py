@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cobandits.engine import Decide, Decision, Engine, Reward, Space, refits
+from cobandits.engine.turns import giving_way
 
 DIM, TASKS = 4, 20
 ENOUGH = 4  # rounds: a prior is due at twice INLINE rewards at the latest
@@ -126,3 +127,41 @@ def test_close_does_not_wait_for_a_process(tmp_path: Path, monkeypatch: pytest.M
         engine.settle()
         assert engine.status().spaces["a"].waiting == 0
         assert engine.verify().ok
+
+
+def test_turns_are_short_while_any_thread_works_for_long_and_then_as_before() -> None:
+    before = sys.getswitchinterval()
+    first, second = giving_way(), giving_way()  # of two engines, say: neither ends inside the other
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert sys.getswitchinterval() < before / 5
+    second.__exit__(None, None, None)
+    assert sys.getswitchinterval() == before
+    with pytest.raises(ValueError, match="failed"), giving_way():
+        raise ValueError("failed")
+    assert sys.getswitchinterval() == before
+
+
+def test_the_engine_gives_way_while_it_sends_a_state_and_reads_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sys.getswitchinterval()
+    seen: set[tuple[str, bool]] = set()
+
+    def note(name: str) -> None:
+        action = getattr(refits, name)
+
+        def noted(given: object) -> object:
+            seen.add((name, sys.getswitchinterval() < before))
+            return action(given)
+
+        monkeypatch.setattr(refits, name, noted)
+
+    note("_request")
+    note("_state_of")
+    with Engine.open(tmp_path / "a.db") as engine:
+        fill(engine.space("a", dim=DIM, seed=1), ENOUGH)
+        engine.settle()
+    assert seen == {("_request", True), ("_state_of", True)}
+    assert sys.getswitchinterval() == before

@@ -65,7 +65,7 @@ class Job:
             one if isinstance(one, Exception) else None for one in requests
         ]
         self._requests = requests
-        self._left = self._results.count(None)
+        self._left = self.size = self._results.count(None)
         self._done = done
         self._answered = _taken()
         if not self._left:

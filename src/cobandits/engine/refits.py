@@ -24,6 +24,7 @@ from cobandits.engine.learner import Learner, as_rows
 from cobandits.engine.policies import Learned, policy_bytes, shared_for
 from cobandits.engine.settings import Settings
 from cobandits.engine.snapshots import packed, unpacked
+from cobandits.engine.turns import giving_way
 from cobandits.errors import ClusterError, CobanditsError
 from cobandits.policies.shared import Refit, Shared, Snapshot, refit
 from cobandits.policies.shared.checkpoint import load
@@ -111,18 +112,21 @@ class Refitter:
     def _in_process(self, task: Task) -> tuple[Refit, bytes] | None:
         """Return what another process has learned, None if it could not."""
         try:
-            content = self._asked(_request(task))
+            with giving_way():
+                request = _request(task)
+            content = self._asked(request)
             if not content:
                 return None
             after, origin = task.snapshot.state.rewards, task.snapshot.origin
-            return Refit(_state_of(content), after, origin), content
+            with giving_way():
+                return Refit(_state_of(content), after, origin), content
         except (OSError, EOFError, MemoryError, OverflowError, CobanditsError) as error:
             self._end()  # the next one starts another
             if not self._closed:
                 logging.getLogger("cobandits").warning("a thread learns the prior: %r", error)
             return None
 
-    def _asked(self, request: bytes) -> bytes:
+    def _asked(self, request: tuple[bytes, bytes]) -> bytes:
         """Return what the process answers; start it if it does not run."""
         if self._process is None:
             self._process = subprocess.Popen(
@@ -140,7 +144,7 @@ class Refitter:
         limit.daemon = True
         limit.start()
         try:
-            _send(asked, request)
+            _send(asked, *request)
             return _received(answered)
         finally:
             limit.cancel()
@@ -159,11 +163,12 @@ class Refitter:
 
 def _here(task: Task | ShardedTask) -> tuple[Learned, bytes]:
     """Learn a prior in this thread."""
-    if isinstance(task, ShardedTask):
-        prepared = task.staged.learned()
-        return prepared, task.policy.saved_after(prepared)
-    found = refit(task.snapshot)
-    return found, _bytes_of(task.settings, found.state)
+    with giving_way():
+        if isinstance(task, ShardedTask):
+            prepared = task.staged.learned()
+            return prepared, task.policy.saved_after(prepared)
+        found = refit(task.snapshot)
+        return found, _bytes_of(task.settings, found.state)
 
 
 def _bytes_of(settings: Settings, state: State) -> bytes:
@@ -181,9 +186,10 @@ def _state_of(content: bytes) -> State:
 # ---- The other process: requests and answers, each after its length
 
 
-def _send(pipe: IO[bytes], content: bytes) -> None:
-    pipe.write(len(content).to_bytes(_LENGTH, "big"))
-    pipe.write(content)
+def _send(pipe: IO[bytes], *parts: bytes) -> None:
+    pipe.write(sum(map(len, parts)).to_bytes(_LENGTH, "big"))
+    for part in parts:
+        pipe.write(part)
     pipe.flush()
 
 
@@ -197,10 +203,13 @@ def _received(pipe: IO[bytes]) -> bytes:
     return content
 
 
-def _request(task: Task) -> bytes:
-    """Return all that the process needs. The live state rests until the prior is installed."""
+def _request(task: Task) -> tuple[bytes, bytes]:
+    """Return all that the process needs. The live state rests until the prior is installed.
+
+    To put both parts together would copy megabytes, and nobody else runs meanwhile.
+    """
     header = {"task": task.task, "x": task.x.tolist(), "value": task.value}
-    return packed(header, _bytes_of(task.settings, task.snapshot.origin))
+    return packed(header, b""), _bytes_of(task.settings, task.snapshot.origin)
 
 
 def _answer(request: bytes) -> bytes:
