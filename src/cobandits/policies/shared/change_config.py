@@ -117,8 +117,8 @@ badly fitted once gave 59, with a gain of 19 times the kurtosis, all between two
 Where a subspace turns by 90 degrees in 1,000 rounds under noise 1, there are 30 nats after 400.
 """
 
-PRIOR_NUMBERS, PRIOR_LEAST_TASKS = 1e5, 5
+PRIOR_NUMBERS, PRIOR_LEAST_TASKS = 3e4, 5
 """Numbers in the rows that such a prior is learned from, and the fewest tasks that it is.
 
-Move the time of a refit. With more than 139 features there is time for fewer tasks, and none is.
+Move the time of a refit. With more than 75 features there is time for fewer tasks, and none is.
 """
