@@ -17,6 +17,7 @@ __all__ = [
     "orthonormal",
     "procrustes",
     "solve_semidefinite",
+    "solve_triangles",
     "spectral_norm",
     "subspace_distance",
     "top_left_vectors",
@@ -27,6 +28,7 @@ Floats = NDArray[np.floating]
 
 _SPARE_DIRECTIONS = 8  # extra directions, which speed up subspace iteration
 _SUBSPACE_ITERATIONS = 5
+_FEW_ROWS = 32  # triangular systems below this size are solved with an inverse
 _SMALL = 16  # triangular matrices below this size are inverted in one call
 
 
@@ -140,6 +142,20 @@ def inverse_triangles(M: Floats, *, lower: bool = False) -> Floats:
         if failed:
             raise np.linalg.LinAlgError("a triangular matrix is singular")
         to[:] = inverse.T
+    return out
+
+
+def solve_triangles(L: Floats, B: Floats) -> Floats:
+    """Return ``L^-1 B`` for lower triangular ``L``, (m, k, k), and ``B``, (m, k, n).
+
+    >>> solve_triangles(np.array([[[2.0, 0.0], [4.0, 1.0]]]), np.array([[[2.0], [5.0]]])).tolist()
+    [[[1.0], [1.0]]]
+    """
+    if L.shape[-1] < _FEW_ROWS:
+        return np.asarray(inverse_triangles(L, lower=True) @ B)
+    out = np.empty_like(B)
+    for one, right, to in zip(L, B, out, strict=True):  # transposed, since BLAS reads columns
+        to[:] = scipy.linalg.blas.dtrsm(1.0, one.T, right.T, side=1).T
     return out
 
 
