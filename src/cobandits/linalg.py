@@ -14,6 +14,7 @@ __all__ = [
     "largest_eigenvalue",
     "leading_left_vectors",
     "least_norm",
+    "median",
     "orthonormal",
     "procrustes",
     "solve_semidefinite",
@@ -143,6 +144,17 @@ def inverse_triangles(M: Floats, *, lower: bool = False) -> Floats:
             raise np.linalg.LinAlgError("a triangular matrix is singular")
         to[:] = inverse.T
     return out
+
+
+def median(values: NDArray[np.float64]) -> float:
+    """Return the median of numbers that are not NaN, in a fraction of the time of NumPy's.
+
+    >>> median(np.array([4.0, 1.0, 2.0, 9.0]))
+    3.0
+    """
+    low, high = (len(values) - 1) // 2, len(values) // 2
+    parts = np.partition(values, (low, high))
+    return float(parts[low] + parts[high]) / 2
 
 
 def solve_triangles(L: Floats, B: Floats) -> Floats:

@@ -40,10 +40,10 @@ class LowRankTerms:
         (b, _, p), q = X.shape, self._L.shape[1]
         if not COMPILED:
             self._add_batched(X, x)
-        elif not _pass.low_rank(
-            *(np.ascontiguousarray(X), np.ascontiguousarray(x), self._L),
-            *(self._gradient, self._totals, b, p, q, self._noise),
-        ):
+            return
+        rows, rewards = np.ascontiguousarray(X), np.ascontiguousarray(x)
+        sums = self._gradient, self._totals
+        if not _pass.low_rank(rows, rewards, self._L, *sums, b, p, q, self._noise):
             raise np.linalg.LinAlgError("rewards have no definite covariance")
 
     @property

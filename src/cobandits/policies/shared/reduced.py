@@ -114,10 +114,12 @@ class ReducedBasis(NamedTuple):
         G, left = self.matrix, len(self.residual_moment)
         V = Z - (Z @ G.T) @ G
         root, volume = _root(V @ V.transpose(0, 2, 1))  # of I + V V'
-        X, r = solve_triangles(root, Z), solve_triangles(root, y[..., None])[..., 0]
+        X, r = _solved(root, Z), _solved(root, y[..., None])[..., 0]
         B, outer = X @ G.T, X[..., :left]
         inner, more = _root(B.transpose(0, 2, 1) @ B)
-        J = inverse_triangles(inner, lower=True)  # J'J is the covariance of u
+        J = np.asarray(
+            inverse_triangles(inner, lower=True), np.float64
+        )  # J'J is the covariance of u
         means = _times(J.transpose(0, 2, 1), _times(J, _times(B.transpose(0, 2, 1), r)))
         errors = r - _times(B, means)
         pull, within = (_times(one.transpose(0, 2, 1), errors) for one in (X, B))
@@ -185,8 +187,12 @@ def _root(M: Doubles) -> tuple[Doubles, Doubles]:
     """Return the lower triangular root of ``I + M``, (b, n, n), and ``log det (I + M)``, (b,)."""
     diagonal = np.arange(M.shape[1])
     M[:, diagonal, diagonal] += 1
-    root = np.linalg.cholesky(M)
+    root = np.asarray(np.linalg.cholesky(M), np.float64)
     return root, 2 * np.log(root[:, diagonal, diagonal]).sum(axis=1)
+
+
+def _solved(root: Doubles, right: Doubles) -> Doubles:
+    return np.asarray(solve_triangles(root, right), np.float64)
 
 
 def _times(matrices: Doubles, vectors: Doubles) -> Doubles:

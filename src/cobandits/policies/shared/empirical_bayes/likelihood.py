@@ -47,7 +47,7 @@ class WhitenedBlock(NamedTuple):
         K, diagonal = Z @ Z.transpose(0, 2, 1), np.arange(Z.shape[1])
         K *= rho
         K[:, diagonal, diagonal] += 1
-        R = np.linalg.cholesky(K)
+        R = np.asarray(np.linalg.cholesky(K), np.float64)
         return cls(_solved(R, Z), _solved(R, y[..., None])[..., 0])
 
 
