@@ -61,7 +61,11 @@ def extension(name: str, *headers: str) -> Extension:
 
 setup(
     ext_modules=[
-        extension("_pass", "_buffers.h", "_pass_kernel.h", "_pass_vectors.h", "_gram_kernel.h"),
+        extension(
+            "_pass",
+            *("_buffers.h", "_pass_kernel.h", "_pass_vectors.h"),
+            *("_gram_kernel.h", "_marginal_kernel.h"),
+        ),
         extension("_posterior", "_buffers.h", "_posterior_kernel.h"),
         extension("_fast_checks", "_buffers.h"),
         extension("_propensity", "_buffers.h"),

@@ -421,6 +421,8 @@ def test_where_work_is_bounded_the_tasks_with_most_rows_are_learned_from(
     monkeypatch.setattr(config, "FIT_NUMBERS", 7 * 3)  # 7 rows, p = 3
     assert store.tasks[busiest_slots(store, 3)].tolist() == [1, 0]
     assert store.tasks[fitted(store).slots].tolist() == [1, 0]
+    monkeypatch.setattr(config, "EXPLAINED_NUMBERS", 4 * 3)  # fewer will do
+    assert store.tasks[busiest_slots(store, 3, explained=True)].tolist() == [1]
     monkeypatch.setattr(config, "FIT_NUMBERS", 0)
     assert len(busiest_slots(store, 3)) == 1
 

@@ -13,6 +13,7 @@ from cobandits.linalg import (
     orthonormal,
     procrustes,
     solve_semidefinite,
+    solve_triangles,
     subspace_distance,
     top_left_vectors,
 )
@@ -107,3 +108,12 @@ def test_relative_error_is_the_one_of_figure_2() -> None:
     assert relative_error(truth, truth) == 0
     assert relative_error(0 * truth, truth) == 1
     assert relative_error(truth + np.diag([1.0, 0.0]), truth) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("k", [1, 2, 15, 31, 32, 70])
+def test_triangular_systems_are_solved_whatever_their_size(k: int) -> None:
+    rng = np.random.default_rng(k)
+    L = np.tril(rng.standard_normal((3, k, k))) / np.sqrt(k) + 2 * np.eye(k)
+    B = rng.standard_normal((3, k, 4))
+    np.testing.assert_allclose(L @ solve_triangles(L, B), B, atol=1e-10)
+    np.testing.assert_allclose(L @ solve_triangles(L, B[..., :1]), B[..., :1], atol=1e-10)

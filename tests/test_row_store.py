@@ -259,12 +259,12 @@ def test_where_memory_is_full_the_rows_of_tasks_with_fewest_are_dropped(
 
 
 def test_a_refit_takes_no_more_memory_than_there_is(small: RowStore) -> None:
-    """It takes memory for as many rows again, if there is any."""
+    """It takes memory for all rows until the next one, if there is any."""
     state, new = State.fresh(dim=1, kind="gaussian"), tuple(range(20))
     F = drawn(np.random.default_rng(0), 20, 1, 1)[1]
-    store = refit(state.snapshot(np.repeat([4, 7], 10), new, F)).state.store
-    assert store.used == 3 + 3  # compressed
-    assert store.nbytes == (6 + 6) * 3 * 8
+    store = refit(state.snapshot(np.repeat([4], 20), new, F)).state.store
+    assert store.used == 3  # compressed
+    assert store.nbytes == (3 + 3 * config.STILL_GROWTH) * 3 * 8
     store = refit(state.snapshot(np.arange(20), new, F)).state.store
     assert store.used == 20
     assert store.nbytes == small.most * 3 * 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import logging
 import tracemalloc
 from collections.abc import Callable
@@ -374,8 +375,8 @@ def test_where_few_directions_move_thetas_are_whole_at_every_refit() -> None:
 
 
 def test_rewards_that_posteriors_have_learned_are_stored_in_groups() -> None:
-    """Of 20 tasks 20 at a time, of more at most 64; a refit stores what is left."""
-    for n_tasks, group in ((3, 8), (20, 20), (500, 64)):
+    """Of 20 tasks 20 at a time, of 64 or more 128; a refit stores what is left."""
+    for n_tasks, group in ((3, 8), (20, 20), (63, 63), (500, 128)):
         policy, rng = Shared(dim=3, n_tasks=n_tasks), np.random.default_rng(0)
         arms, largest, before = rng.standard_normal((400, K, 3)), 0, state_of(policy)
         for n in range(400):
@@ -434,15 +435,28 @@ def test_the_prior_is_learned_whenever_rewards_have_grown_by_a_quarter(
     assert learned == [1, 2, 3, 4, 5, 7, 9, 12, 15, 19, 24, 30]
 
 
-def test_once_it_is_settled_the_prior_is_learned_whenever_rewards_have_doubled() -> None:
-    policy, counts = Shared(dim=20, n_tasks=20), []
-    for now in RELATED.rounds(200, seed=0):
+def refits_of(world: Synthetic) -> list[int]:
+    """Return after how many rewards the prior was learned, in 200 rounds of a world."""
+    policy, counts = Shared(dim=world.dim, n_tasks=world.n_tasks), []
+    for now in world.rounds(200, seed=0):
         before = policy.prior
         decisions = policy.decide(now.tasks, now.arms, np.random.default_rng(0))
         y = now.rewards[now.tasks, decisions.chosen]
         policy.learn(now.tasks, now.arms, decisions, y)
         if policy.prior is not before:
             counts.append(policy.rewards)
+    return counts
+
+
+def test_where_nothing_is_left_to_explain_the_prior_is_learned_more_seldom_yet() -> None:
+    counts = refits_of(dataclasses.replace(RELATED, noise_std=1e-4))
+    growth = np.divide(counts[1:], counts[:-1])
+    assert growth[-1] == pytest.approx(config.STILL_GROWTH, abs=0.05)
+    assert growth[4:7].max() < 1.5  # while it is being found
+
+
+def test_once_it_is_settled_the_prior_is_learned_whenever_rewards_have_doubled() -> None:
+    counts = refits_of(RELATED)
     growth = np.divide(counts[1:], counts[:-1])
     assert growth[-1] == pytest.approx(2, abs=0.05)
     assert len(counts) < 20

@@ -14,9 +14,11 @@ __all__ = [
     "largest_eigenvalue",
     "leading_left_vectors",
     "least_norm",
+    "median",
     "orthonormal",
     "procrustes",
     "solve_semidefinite",
+    "solve_triangles",
     "spectral_norm",
     "subspace_distance",
     "top_left_vectors",
@@ -27,6 +29,7 @@ Floats = NDArray[np.floating]
 
 _SPARE_DIRECTIONS = 8  # extra directions, which speed up subspace iteration
 _SUBSPACE_ITERATIONS = 5
+_FEW_ROWS = 32  # triangular systems below this size are solved with an inverse
 _SMALL = 16  # triangular matrices below this size are inverted in one call
 
 
@@ -140,6 +143,31 @@ def inverse_triangles(M: Floats, *, lower: bool = False) -> Floats:
         if failed:
             raise np.linalg.LinAlgError("a triangular matrix is singular")
         to[:] = inverse.T
+    return out
+
+
+def median(values: NDArray[np.float64]) -> float:
+    """Return the median of numbers that are not NaN, in a fraction of the time of NumPy's.
+
+    >>> median(np.array([4.0, 1.0, 2.0, 9.0]))
+    3.0
+    """
+    low, high = (len(values) - 1) // 2, len(values) // 2
+    parts = np.partition(values, (low, high))
+    return float(parts[low] + parts[high]) / 2
+
+
+def solve_triangles(L: Floats, B: Floats) -> Floats:
+    """Return ``L^-1 B`` for lower triangular ``L``, (m, k, k), and ``B``, (m, k, n).
+
+    >>> solve_triangles(np.array([[[2.0, 0.0], [4.0, 1.0]]]), np.array([[[2.0], [5.0]]])).tolist()
+    [[[1.0], [1.0]]]
+    """
+    if L.shape[-1] < _FEW_ROWS:
+        return np.asarray(inverse_triangles(L, lower=True) @ B)
+    out = np.empty_like(B)
+    for one, right, to in zip(L, B, out, strict=True):  # transposed, since BLAS reads columns
+        to[:] = scipy.linalg.blas.dtrsm(1.0, one.T, right.T, side=1).T
     return out
 
 

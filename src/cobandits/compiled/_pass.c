@@ -236,9 +236,37 @@ done:
     return result;
 }
 
+static PyObject *py_low_rank(PyObject *self, PyObject *args) {
+    Py_buffer rows, rewards, L, grad, totals;
+    long n_tasks, dim, rank, definite = 0;
+    double noise;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*y*y*w*w*llld", &rows, &rewards, &L, &grad, &totals, &n_tasks, &dim, &rank, &noise))
+        return NULL;
+    long count = n_tasks > 0 ? rewards.len / sizeof(double) / n_tasks : 0;
+    if (!has_length(&rewards, product(n_tasks, count, 1), sizeof(double), "rewards") ||
+        !has_length(&rows, product(n_tasks, count, dim), sizeof(double), "rows") ||
+        !has_length(&L, product(dim, rank, 1), sizeof(double), "L") ||
+        !has_length(&grad, product(rank, dim, 1), sizeof(double), "grad") || !has_length(&totals, 2, sizeof(double), "totals"))
+        goto done;
+    size_t words = (size_t)(2 * rank) * (dim + 16) + (size_t)(2 * rank + 2) * (count + 16) + 4 * rank * rank + 2 * rank;
+    void *scratch = scratch_new(words * sizeof(double));
+    if (!scratch) goto done;
+    Py_BEGIN_ALLOW_THREADS;
+    definite = PICK(low_rank_f64)(rows.buf, rewards.buf, n_tasks, count, dim, rank, L.buf, noise, grad.buf, totals.buf, scratch);
+    Py_END_ALLOW_THREADS;
+    free(scratch);
+    result = PyBool_FromLong(definite);
+done:
+    PyBuffer_Release(&rows), PyBuffer_Release(&rewards), PyBuffer_Release(&L);
+    PyBuffer_Release(&grad), PyBuffer_Release(&totals);
+    return result;
+}
+
 static PyMethodDef methods[] = {
     {"gram_least_squares", py_gram_least_squares, METH_VARARGS, "As least_squares, from Gram matrices of the features that tasks use."},
     {"least_squares", py_least_squares, METH_VARARGS, "Weights, half gradient and costs in one pass; returns the number of singular tasks."},
+    {"low_rank", py_low_rank, METH_VARARGS, "Adds the terms of a likelihood under a covariance of low rank; tells whether they are finite."},
     {"pull_backs", py_pull_backs, METH_VARARGS, "Phi'v of every task for several v in one pass."},
     {"residuals", py_residuals, METH_VARARGS, "Phi'(Phi theta - y) and costs in one pass."},
     {NULL, NULL, 0, NULL},

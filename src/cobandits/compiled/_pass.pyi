@@ -33,6 +33,18 @@ def least_squares(
     tolerance: float,
     /,
 ) -> int: ...
+def low_rank(
+    rows: NDArray[Any],
+    rewards: NDArray[Any],
+    L: NDArray[Any],
+    grad: NDArray[Any],
+    totals: NDArray[Any],
+    n_tasks: int,
+    dim: int,
+    rank: int,
+    noise: float,
+    /,
+) -> bool: ...
 def pull_backs(
     rows: NDArray[Any],
     values: NDArray[Any],

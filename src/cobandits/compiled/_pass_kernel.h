@@ -5,7 +5,7 @@
  *   LANES     how many of them are in a vector
  *   NAMED(x)  x with a suffix for type and width
  *   TARGET    for which instruction sets to compile
- *   GRAMS     where the pass over Gram matrices is needed too
+ *   GRAMS     where the passes over Gram matrices and of the likelihood are needed too
  *
  * A task's rows are read in blocks of four and stay in cache between the product
  * with the basis and the product with the residual, so a pass reads memory about
@@ -246,6 +246,7 @@ TARGET static void NAMED(pull_backs)(const REAL *rows, const REAL *values, long 
 
 #ifdef GRAMS
 #include "_gram_kernel.h"
+#include "_marginal_kernel.h"
 #endif
 
 #undef VEC

@@ -16,6 +16,7 @@ from cobandits.kernels.active import (
 )
 from cobandits.kernels.batches import chunks, turns
 from cobandits.kernels.grams import gram_least_squares, gram_residuals, gram_ridge
+from cobandits.kernels.low_rank import LowRankTerms, low_rank_roots
 from cobandits.kernels.marginal import Marginal, gram_marginal, marginal
 from cobandits.kernels.normal import Fit, RidgePenalty
 from cobandits.kernels.rows import COMPILED, least_squares, pull_backs, residuals, ridge
@@ -26,6 +27,7 @@ __all__ = [
     "ActiveStatistics",
     "Fit",
     "GramVariances",
+    "LowRankTerms",
     "Marginal",
     "PlainVariances",
     "RidgePenalty",
@@ -38,6 +40,7 @@ __all__ = [
     "gram_residuals",
     "gram_ridge",
     "least_squares",
+    "low_rank_roots",
     "marginal",
     "packed_least_squares",
     "packed_statistics",

@@ -140,8 +140,7 @@ def learn_prior(heads: Called, offers: Sequence[Offer]) -> LearnedPrior:
     spread = selector.next_spread(prior.noise)
     movement = call(heads, "prepare", Published(priors, best, selector.next_share, spread))
     unexplained = unexplained_share(rows, selector.recent_error)
-    settled = priors.shared.is_settled(np.sum(movement, axis=0), unexplained=unexplained)
-    growth = config.SETTLED_GROWTH if settled else config.REFIT_GROWTH
+    growth = priors.shared.growth(np.sum(movement, axis=0), unexplained=unexplained)
     scaled = replace(selector, spread=spread).scaled(prior)
     return LearnedPrior(DecomposedPrior.of(scaled), growth)
 

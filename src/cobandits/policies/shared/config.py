@@ -12,18 +12,20 @@ from __future__ import annotations
 
 # ---- When things happen: policy.py, state.py
 
-REFIT_GROWTH, SETTLED_GROWTH = 1.25, 2.0
+REFIT_GROWTH, SETTLED_GROWTH, STILL_GROWTH = 1.25, 2.0, 3.0
 """Growth of the number of rewards since the last refit, as a factor, at which one is due.
 
-The second where the last refit hardly moved predictions. Refits then cost a constant share of all
+The second where the last refit hardly moved predictions, the third where it did not move them at
+all and they leave next to nothing unexplained. Refits then cost a constant share of all
 work, however long a policy runs. A smaller first value lowers regret while the subspace is still
 being found (rounds 10 to 50 of synthetic 1) and takes more time.
 """
 
-SETTLED_SHARE = 1e-3
+SETTLED_SHARE, STILL_SHARE = 1e-3, 1e-6
 """Mean square by which a refit moves predictions, over their own, below which the prior is settled.
 
-Also the share of the rewards' variance below which next to nothing is left to explain: then the
+Below the second it has not moved them at all. The first is also the share
+of the rewards' variance below which next to nothing is left to explain: then the
 isotropic variance, which follows the bound of the noise down for long, need not have settled.
 Moves how often the prior is learned once it is good, and so the time of long plays. Judgement.
 """
@@ -41,12 +43,12 @@ Keeps tasks with very few rewards from being relearned with each of them. Moves 
 that get many rewards between two refits. Judgement.
 """
 
-PENDING_LIMIT, PENDING_LEAST = 64, 8
+PENDING_LIMIT, PENDING_LEAST = 128, 8
 """Bounds of the number of rewards that wait to be stored and tested for drift.
 
-As many wait as there are tasks, within these bounds; the next call stores and tests them first.
-Testing one reward takes far longer than learning it, so they are tested in groups, and drift is
-detected at most one group later. Moves the time per reward, hardly the regret.
+As many wait as there are tasks, from half of the limit on that many; the next call stores and tests
+them first. Testing one reward takes far longer than learning it, so they are tested in groups, and
+drift is detected at most one group later. Moves the time per reward, hardly the regret.
 """
 
 # ---- Exploration: exploration.py
@@ -212,10 +214,11 @@ Columns of L below it are left out. Moves the time of a refit, and ``rank``. Jud
 LEAST_RHO = 1e-9
 """Least isotropic variance, over that of the noise: less changes nothing."""
 
-FIT_NUMBERS = 2e6
+FIT_NUMBERS, EXPLAINED_NUMBERS = 2e6, 5e5
 """Numbers in the rows that a prior is learned from; beyond, only the busiest tasks count.
 
-16 MB of them. Moves the time of a refit, and regret where many tasks have much noise.
+16 MB of them. The second where next to nothing is left to explain: with 100 features four rows for
+each number of L. Moves the time of a refit, and regret where many tasks have much noise.
 """
 
 NOISE_SHARE, NOISE_SHARES = 0.3, (0.1, 0.6)
@@ -262,7 +265,7 @@ pass it within about 30 rewards (seeds 20, 21 and 30). Moves the first decisions
 and regret where few tasks share directions and no mean.
 """
 
-BLOCK_BYTES = 2**20
+BLOCK_BYTES = 2**19
 """Memory for the rows of one block of tasks, in bytes: with what is computed of it, in a cache.
 
 With 8 MiB a play of 100 tasks took a quarter more time, and 50 MB more at its peak (seed 400).

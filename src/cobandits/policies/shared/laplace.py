@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cobandits.errors import DataError
-from cobandits.policies.shared import config, reward_config
+from cobandits.policies.shared import reward_config
 from cobandits.policies.shared.empirical_bayes import (
     DecomposedPrior,
     Hyperparameters,
@@ -17,6 +17,7 @@ from cobandits.policies.shared.empirical_bayes import (
     PriorFit,
     Priors,
     fit_priors,
+    is_explained,
     unexplained_share,
 )
 from cobandits.policies.shared.posteriors import TaskPosteriors
@@ -60,7 +61,9 @@ def learn_all(state: State) -> Learned:
     steps = Reweighting(likelihood, store) if likelihood.weighs else None
     if steps is not None and state.posteriors is not None:
         store = steps.step(state.posteriors)
-    fit = _fitted(state, store, best)
+    error = selector.recent_error if likelihood.noise is None else 0.0
+    unexplained = unexplained_share(store, error)
+    fit = _fitted(state, store, best, explained=is_explained(unexplained))
     for _ in range(reward_config.ROBUST_FITS if _lacks_weights(state) else 0):
         assert steps is not None
         store = steps.step(posteriors_under(store, selector.following(best, fit), fit))
@@ -73,9 +76,7 @@ def learn_all(state: State) -> Learned:
         posteriors = TaskPosteriors.of(store, posteriors.prior)
         if likelihood.noise is None or steps.moved < reward_config.LAPLACE_TOLERANCE:
             break
-    error = selector.recent_error if likelihood.noise is None else 0.0
-    settled = fit.is_settled(best, unexplained=unexplained_share(store, error))
-    growth = config.SETTLED_GROWTH if settled else config.REFIT_GROWTH
+    growth = fit.growth(best, unexplained=unexplained)
     return Learned(store, following, posteriors, growth)
 
 
@@ -93,7 +94,9 @@ def posteriors_under(
     return TaskPosteriors.of(store, DecomposedPrior.of(prior), fit.blocks)
 
 
-def _fitted(state: State, store: RowStore, best: Hyperparameters) -> PriorFit:
+def _fitted(
+    state: State, store: RowStore, best: Hyperparameters, *, explained: bool = False
+) -> PriorFit:
     """Fit the priors to the rows of a store, from where the last fit ended."""
     likelihood, selector = state.likelihood, state.selector
     coordinates, start = linked_coordinates(likelihood, store), selector.start(best)
@@ -106,4 +109,5 @@ def _fitted(state: State, store: RowStore, best: Hyperparameters) -> PriorFit:
         least_noise=selector.least_noise,
         noise=likelihood.noise,
         coordinates=coordinates,
+        explained=explained,
     )

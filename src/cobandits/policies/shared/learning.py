@@ -75,7 +75,7 @@ class LearningPolicy(Policy):
             return
         F, (places, new) = self._with_intercept(rows, rewards), self._state.tasks.number(tasks)
         if self._state.refit_due(len(tasks)):
-            self.install(refit(self._state.snapshot(places, new, F)))
+            self.install(refit(self._state.snapshot(places, new, F, at_once=True)))
         else:
             self._observe(places, new, F)
 

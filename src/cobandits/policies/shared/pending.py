@@ -66,6 +66,7 @@ def pending_limit(n_tasks: int) -> int:
     """Return how many rewards may wait.
 
     >>> pending_limit(3), pending_limit(20), pending_limit(500)
-    (8, 20, 64)
+    (8, 20, 128)
     """
-    return min(config.PENDING_LIMIT, max(config.PENDING_LEAST, n_tasks))
+    many = config.PENDING_LIMIT
+    return many if n_tasks >= many // 2 else max(config.PENDING_LEAST, n_tasks)

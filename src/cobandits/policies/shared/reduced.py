@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.linalg import inverse_triangles
+from cobandits.linalg import inverse_triangles, solve_triangles
 from cobandits.policies.gaussian import GaussianPosteriors
 from cobandits.policies.shared import config
 
@@ -107,19 +107,22 @@ class ReducedBasis(NamedTuple):
 
         With ``G`` the matrix, weights are ``w = G'u + v`` with ``u = G w ~ N(0, I)`` and an
         independent ``v ~ N(0, I - G'G)``. Seen from u, rewards have the noise ``Z v + e``, whose
-        covariance is ``N = I + V V'`` with ``V = Z (I - G'G)``. With ``H'H = N^-1`` the precision
-        of u is ``I + B'B``, ``B = H Z G'``, and that of rewards ``N^-1 - N^-1 (Z G') cov(u) (Z
-        G')' N^-1``: all is factorised in n and q dimensions.
+        covariance is ``N = I + V V'`` with ``V = Z (I - G'G)``. With ``R R' = N``, ``X = R^-1 Z``
+        and ``B = X G'`` the precision of u is ``I + B'B``, and that of rewards ``N^-1 - N^-1 (Z G')
+        cov(u) (Z G')' N^-1``: all is factorised in n and q dimensions.
         """
         G, left = self.matrix, len(self.residual_moment)
-        inner = Z @ G.T  # (b, n, q)
-        V = Z - inner @ G
-        half, volume = _inverse_root(V @ V.transpose(0, 2, 1))  # of I + V V'
-        B, r = half @ inner, _times(half, y)
-        J, more = _inverse_root(B.transpose(0, 2, 1) @ B)  # J'J is the covariance of u
+        V = Z - (Z @ G.T) @ G
+        root, volume = _root(V @ V.transpose(0, 2, 1))  # of I + V V'
+        X, r = _solved(root, Z), _solved(root, y[..., None])[..., 0]
+        B, outer = X @ G.T, X[..., :left]
+        inner, more = _root(B.transpose(0, 2, 1) @ B)
+        J = np.asarray(
+            inverse_triangles(inner, lower=True), np.float64
+        )  # J'J is the covariance of u
         means = _times(J.transpose(0, 2, 1), _times(J, _times(B.transpose(0, 2, 1), r)))
-        pull = _times(half.transpose(0, 2, 1), r - _times(B, means))
-        outer = half @ Z[..., :left]
+        errors = r - _times(B, means)
+        pull, within = (_times(one.transpose(0, 2, 1), errors) for one in (X, B))
         seen = J @ (B.transpose(0, 2, 1) @ outer)
         M = self.residual_moment
         known = np.einsum("bij,bij->b", outer, outer @ M) - np.einsum("bij,bij->b", seen, seen @ M)
@@ -128,7 +131,7 @@ class ReducedBasis(NamedTuple):
             means=means,
             roots=J[:, rows, columns],
             residual_variances=np.maximum(0, self.residual_variance - known),
-            deviations=means @ G + _times(V.transpose(0, 2, 1), pull),
+            deviations=pull + (means - within) @ G,
             log_volumes=volume + more,
         )
 
@@ -180,13 +183,16 @@ def useful_directions(rank: int, most: int) -> int:
     return min(most, config.DIRECTIONS_PER_SHARED * rank + config.EXTRA_DIRECTIONS)
 
 
-def _inverse_root(M: Doubles) -> tuple[Doubles, Doubles]:
-    """Return lower triangular H with ``H'H = (I + M)^-1``, and ``log det (I + M)``, (b,)."""
+def _root(M: Doubles) -> tuple[Doubles, Doubles]:
+    """Return the lower triangular root of ``I + M``, (b, n, n), and ``log det (I + M)``, (b,)."""
     diagonal = np.arange(M.shape[1])
     M[:, diagonal, diagonal] += 1
-    root = np.linalg.cholesky(M)
-    volumes = 2 * np.log(root[:, diagonal, diagonal]).sum(axis=1)
-    return np.asarray(inverse_triangles(root, lower=True), np.float64), volumes
+    root = np.asarray(np.linalg.cholesky(M), np.float64)
+    return root, 2 * np.log(root[:, diagonal, diagonal]).sum(axis=1)
+
+
+def _solved(root: Doubles, right: Doubles) -> Doubles:
+    return np.asarray(solve_triangles(root, right), np.float64)
 
 
 def _times(matrices: Doubles, vectors: Doubles) -> Doubles:

@@ -224,15 +224,15 @@ class RowStore:
         """Return the store with rows sorted by slot; the order per task is kept."""
         if self.starts is not None:
             return self
-        owners, F = self.flat
-        rows = self._reserved(self.used)
+        (owners, F), rows = self.flat, self._reserved(self.used)
         order = np.argsort(owners, kind="stable")
         F.take(order, axis=0, out=rows[: self.used], mode="clip")
         return self._sorted(rows, self.sizes)
 
     def _reserved(self, n_rows: int) -> Doubles:
-        """Return memory for so many rows and as many more; it is taken when written to."""
-        return np.empty((max(n_rows, min(2 * n_rows, self.most)), self.width))
+        """Return memory for so many rows, and those until the next refit; taken when written to."""
+        capacity = min(int(n_rows * (1 + config.STILL_GROWTH)), self.most)
+        return np.empty((max(n_rows, capacity), self.width))
 
     def _sorted(self, rows: Doubles, sizes: Codes) -> RowStore:
         """Return a store of the same tasks with rows that are sorted by slot, in a buffer."""

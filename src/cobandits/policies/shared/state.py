@@ -185,8 +185,13 @@ class State:
         self.whole = self.whole and all(map(float.is_integer, numbers))
         self.seen += len(numbers)
 
-    def snapshot(self, places: Codes, new: tuple[Hashable, ...], F: Doubles) -> Snapshot:
-        """Return what a refit with these new rows ``[phi, 1, y]`` needs; it never changes."""
+    def snapshot(
+        self, places: Codes, new: tuple[Hashable, ...], F: Doubles, *, at_once: bool = False
+    ) -> Snapshot:
+        """Return what a refit with these new rows ``[phi, 1, y]`` needs; it never changes.
+
+        A refit ``at_once``, before this state learns anything, adds rows to the memory of its own.
+        """
         self.grow(len(self.tasks) + len(new))
         if self.posteriors is None:
             squares, expected = np.zeros(len(F)), np.ones(len(F))
@@ -198,7 +203,7 @@ class State:
         state = replace(
             self,
             tasks=tasks,
-            store=self.store.snapshot(),
+            store=self.store if at_once else self.store.snapshot(),
             task_drift=self.task_drift.written(),
             counts=self.counts.copy(),
             pending=[],

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.kernels import turns
+from cobandits.linalg import median
 from cobandits.policies.shared import reward_config
 from cobandits.policies.shared.empirical_bayes import (
     Coordinates,
@@ -283,18 +284,17 @@ def suitable(store: RowStore, lowest: float, highest: float) -> Likelihood:
 def n_outliers(squares: Doubles, expected: Doubles, rewards: Doubles) -> int:
     """Return how many errors are far beyond what their median tells, and the rewards' own spread.
 
-    While tasks are learned, errors differ by task and arm as if they had tails; but they are no
-    larger than what rewards differ by. If most rewards differ by less than predictions err, they
-    are of few values, as where most are 1 and some 0, or few buy: then none is an outlier.
+    While tasks are learned, errors differ by task and arm as if they had tails, but no more than
+    rewards do. If most of these differ by less than predictions err, none is an outlier.
 
     ``squares``, ``expected`` and ``rewards``, (m,), are of the same predictions.
     """
     if len(squares) < reward_config.FEWEST_OUTLIERS:
         return 0
     ratios = squares / expected
-    usual = np.median(ratios) / _MEDIAN_SQUARE
-    spread = np.median((rewards - np.median(rewards)) ** 2) / _MEDIAN_SQUARE
-    if np.median(squares) > spread * _MEDIAN_SQUARE:
+    usual = median(ratios) / _MEDIAN_SQUARE
+    spread = median((rewards - median(rewards)) ** 2) / _MEDIAN_SQUARE
+    if median(squares) > spread * _MEDIAN_SQUARE:
         return 0
     far = (ratios > reward_config.OUTLIER_RATIO_SQUARED * usual) & (squares > spread)
     return int(np.count_nonzero(far))

@@ -11,7 +11,12 @@ rewards before these are learned.
 
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock, task_blocks
 from cobandits.policies.shared.empirical_bayes.fit import fit_priors, sharing_thetas
-from cobandits.policies.shared.empirical_bayes.fitted import PriorFit, Priors, unexplained_share
+from cobandits.policies.shared.empirical_bayes.fitted import (
+    PriorFit,
+    Priors,
+    is_explained,
+    unexplained_share,
+)
 from cobandits.policies.shared.empirical_bayes.hyperparameters import Hyperparameters, candidates
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, DecomposedPrior, Prior
 from cobandits.policies.shared.empirical_bayes.selection import HyperparameterSelector
@@ -27,6 +32,7 @@ __all__ = [
     "TaskBlock",
     "candidates",
     "fit_priors",
+    "is_explained",
     "sharing_thetas",
     "task_blocks",
     "unexplained_share",

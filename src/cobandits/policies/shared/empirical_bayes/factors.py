@@ -13,6 +13,7 @@ errors with which rewards were predicted before they were learned (:class:`Noise
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -67,12 +68,12 @@ class Factors:
         L = vectors[:, wide] * np.sqrt(values[wide] - rest)
         return cls(L=L, isotropic=rest, noise=noise)
 
-    @property
+    @cached_property
     def covariance(self) -> Doubles:
         """C, (p, p), exactly symmetric."""
         C = self.L @ self.L.T
         C = (C + C.T) / 2
-        C[np.diag_indices(len(C))] += self.isotropic
+        C.flat[:: len(C) + 1] += self.isotropic
         return np.asarray(C)
 
     @property

@@ -68,6 +68,7 @@ def fit_priors(
     least_noise: float | None = None,
     noise: float | None = None,
     coordinates: Coordinates | None = None,
+    explained: bool = False,
 ) -> PriorFit:
     """Fit both priors to the rows of all tasks, from ``start`` or from vague priors on.
 
@@ -85,10 +86,12 @@ def fit_priors(
         of them are taken for outliers.
     coordinates : Coordinates, optional
         In place of those that suit the rows.
+    explained : bool
+        Whether next to nothing is left of rewards to explain: then fewer tasks are learned from.
     """
     start = start_of(store, start, coordinates)
     coordinates = start.shared.coordinates
-    slots = busiest_slots(store, coordinates.dim)
+    slots = busiest_slots(store, coordinates.dim, explained=explained)
     rows = BlockRows.of(store, slots, coordinates)
     shared, alone = fit_both(rows, start, used, least_noise=least_noise, noise=noise)
     return PriorFit(

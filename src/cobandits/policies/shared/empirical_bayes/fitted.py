@@ -28,6 +28,7 @@ __all__ = [
     "FittedPriors",
     "PriorFit",
     "Priors",
+    "is_explained",
     "unexplained_share",
 ]
 
@@ -119,15 +120,18 @@ class FittedPrior:
         M = self.start.feature_second_moment
         return np.array([np.einsum("tp,tp->", X @ M, X) for X in (moved, after)])
 
-    def is_settled(self, movement: Doubles, *, unexplained: float) -> bool:
-        """Tell whether the fit hardly moved predictions, and there is little left to gain.
+    def growth(self, movement: Doubles, *, unexplained: float) -> float:
+        """Return by which factor rewards grow until the next refit.
 
-        That is where what is isotropic hardly moved either, or where predictions leave next to
-        nothing of the rewards unexplained, as a share of their variance.
+        More where the fit hardly moved predictions, and there is little left to gain. That is where
+        what is isotropic hardly moved either, or where predictions leave next to nothing of the
+        rewards unexplained, as a share of their variance.
         """
-        moved, whole = movement
-        done = self._isotropic_is_settled or unexplained < config.SETTLED_SHARE
-        return done and bool(moved < config.SETTLED_SHARE * (whole or 1.0))
+        moved, explained = movement[0] / (movement[1] or 1.0), is_explained(unexplained)
+        if explained and moved < config.STILL_SHARE:
+            return config.STILL_GROWTH
+        settled = (explained or self._isotropic_is_settled) and moved < config.SETTLED_SHARE
+        return config.SETTLED_GROWTH if settled else config.REFIT_GROWTH
 
     @property
     def _isotropic_is_settled(self) -> bool:
@@ -252,9 +256,9 @@ class PriorFit(FittedPriors):
         """Return by how much the fit moved predictions, as sums over these tasks, (2,)."""
         return self.shared.movement(self.likelihoods[0], offset=hyperparameters.offset)
 
-    def is_settled(self, hyperparameters: Hyperparameters, *, unexplained: float) -> bool:
-        """Tell whether the fit hardly moved predictions, and there is little left to gain."""
-        return self.shared.is_settled(self.movement(hyperparameters), unexplained=unexplained)
+    def growth(self, hyperparameters: Hyperparameters, *, unexplained: float) -> float:
+        """Return by which factor rewards grow until the next refit."""
+        return self.shared.growth(self.movement(hyperparameters), unexplained=unexplained)
 
 
 def unexplained_share(rows: Products, error: float) -> float:
@@ -262,3 +266,8 @@ def unexplained_share(rows: Products, error: float) -> float:
     (n, total), (_, squares) = rows.products()[-2:, -2:]
     variance = float(squares / n - (total / n) ** 2)
     return error / variance if error > 0 and variance > 0 else 1.0
+
+
+def is_explained(unexplained: float) -> bool:
+    """Tell whether next to nothing is left of rewards, given the share of their variance."""
+    return unexplained < config.SETTLED_SHARE

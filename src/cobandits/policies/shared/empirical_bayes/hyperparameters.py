@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -27,10 +28,13 @@ def candidates(hyperparameters: Hyperparameters) -> list[Hyperparameters]:
     return list(dict.fromkeys(_all_candidates(hyperparameters)))
 
 
+@lru_cache(maxsize=16)
 def candidate_numbers(hyperparameters: Hyperparameters) -> Codes:
     """Return the index in :func:`candidates` of each value of each hyperparameter."""
     different = candidates(hyperparameters)
-    return np.array([different.index(one) for one in _all_candidates(hyperparameters)])
+    found = np.array([different.index(one) for one in _all_candidates(hyperparameters)])
+    found.flags.writeable = False  # it is kept
+    return found
 
 
 def _all_candidates(used: Hyperparameters) -> list[Hyperparameters]:

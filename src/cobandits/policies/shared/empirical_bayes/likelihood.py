@@ -18,14 +18,17 @@ sums over tasks, so tasks may be on several shards (:class:`SummedLikelihood`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.linalg import inverse_triangles
+from cobandits.kernels import LowRankTerms, low_rank_roots
+from cobandits.linalg import solve_triangles
 from cobandits.policies.shared import config
-from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock, precision_roots
+from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock
 
 __all__ = ["Information", "MarginalLikelihood", "SummedLikelihood", "WhitenedBlock"]
 
@@ -41,9 +44,19 @@ class WhitenedBlock(NamedTuple):
     @classmethod
     def of(cls, block: TaskBlock, rho: float) -> WhitenedBlock:
         """Whiten a block; ``rho`` is the isotropic variance over that of the noise."""
-        Z = block.features
-        half = precision_roots(rho * Z, Z, 1.0)
-        return cls(half @ Z, _times(half, block.rewards))
+        Z, y = block.features, block.rewards
+        K, diagonal = Z @ Z.transpose(0, 2, 1), np.arange(Z.shape[1])
+        K *= rho
+        K[:, diagonal, diagonal] += 1
+        R = np.asarray(np.linalg.cholesky(K), np.float64)
+        return cls(_solved(R, Z), _solved(R, y[..., None])[..., 0])
+
+
+class _Roots(NamedTuple):
+    """What follows of a block from L and the noise."""
+
+    A: Doubles  # (b, n, q)
+    half: Doubles  # H with H'H = M^-1, (b, q, q)
 
 
 class Information(NamedTuple):
@@ -96,6 +109,8 @@ class MarginalLikelihood:
         self.blocks = [WhitenedBlock.of(block, rho) for block in blocks]
         self.n_rows = float(sum((block.features[..., -1] ** 2).sum() for block in blocks))
         self._residuals = [b.rewards - b.features @ center for b in self.blocks]
+        self._scaled: Doubles | None = None  # L and noise of the roots that are kept
+        self._roots: list[_Roots] = []
 
     @property
     def n_tasks(self) -> int:
@@ -108,25 +123,19 @@ class MarginalLikelihood:
         The determinants of ``R_t R_t'``, which depend on rho alone, are part of the constant.
         """
         scaled, noise = L * np.exp(-log_noise / 2), float(np.exp(log_noise))
-        total, squares, gradient = self.n_rows * log_noise, 0.0, np.zeros_like(L)
+        terms = LowRankTerms(scaled, noise=noise)
         for (X, _), x in zip(self.blocks, self._residuals, strict=True):
-            A, half, log_det = _factorised(X, scaled)
-            inverse = half.transpose(0, 2, 1) @ half
-            w = _times(inverse, _times(A.transpose(0, 2, 1), x))
-            errors = x - _times(A, w)
-            total, squares = total + log_det, squares + float(np.vdot(x, errors))
-            D = A @ inverse
-            D -= errors[..., None] * (w[:, None] / noise)
-            gradient += _flat(X).T @ _flat(D)
+            terms.add(X, x)
+        gradient, squares = terms.gradient, terms.square
         in_noise = (self.n_rows - squares / noise) / 2 - 0.5 * float(np.sum(scaled * gradient))
-        return (total + squares / noise) / 2, gradient * np.exp(-log_noise / 2), in_noise
+        value = self.n_rows * log_noise + terms.log_determinant + squares / noise
+        return value / 2, gradient * np.exp(-log_noise / 2), in_noise
 
     def information(self, L: Doubles, log_noise: float) -> Information:
         """Return what the rewards say about thetas under L and the noise."""
-        scaled, p = L * np.exp(-log_noise / 2), len(L)
+        p = len(L)
         trace, products, pull = 0.0, np.zeros((p, p)), np.zeros(p)
-        for (X, _), x in zip(self.blocks, self._residuals, strict=True):
-            A, half, _ = _factorised(X, scaled)
+        for (X, _), x, (A, half) in self._with_roots(L, log_noise):
             B = half @ (A.transpose(0, 2, 1) @ X)  # (b, q, p)
             pulls = _pulls(X, x, A, half)
             trace += float(np.vdot(X, X) - np.vdot(B, B))
@@ -135,41 +144,47 @@ class MarginalLikelihood:
 
     def total(self, L: Doubles, log_noise: float) -> Doubles:
         """Return the sum of ``s Z_t' K_t^-1 Z_t``, (p, p); it takes O(rows p^2)."""
-        scaled, found = L * np.exp(-log_noise / 2), np.zeros((len(L), len(L)))
-        for X, _ in self.blocks:
-            A, half, _ = _factorised(X, scaled)
+        found = np.zeros((len(L), len(L))) + self._products
+        for (X, _), _, (A, half) in self._with_roots(L, log_noise):
             B = half @ (A.transpose(0, 2, 1) @ X)  # (b, q, p)
-            found += _flat(X).T @ _flat(X) - _flat(B).T @ _flat(B)
+            found -= _flat(B).T @ _flat(B)
         return found
 
     def pulls(self, L: Doubles, log_noise: float, center: Doubles) -> Doubles:
         """Return the pull of each task, (T, p), with another mean, (p,)."""
-        scaled, found = L * np.exp(-log_noise / 2), [np.zeros((0, len(L)))]
-        for X, y in self.blocks:
-            A, half, _ = _factorised(X, scaled)
+        found = [np.zeros((0, len(L)))]
+        for (X, y), _, (A, half) in self._with_roots(L, log_noise):
             found.append(_pulls(X, y - X @ center, A, half))
         return np.concatenate(found)
+
+    @cached_property
+    def _products(self) -> Doubles:
+        """The sum of ``X_t' X_t``, (p, p), or 0 where there are no tasks."""
+        return np.asarray(sum((_flat(X).T @ _flat(X) for X, _ in self.blocks), start=0.0))
+
+    def _with_roots(
+        self, L: Doubles, log_noise: float
+    ) -> Iterator[tuple[WhitenedBlock, Doubles, _Roots]]:
+        """Yield blocks with their residuals and roots; those of the last L and noise are kept."""
+        scaled = L * np.exp(-log_noise / 2)
+        if self._scaled is None or not np.array_equal(scaled, self._scaled):
+            roots = [_Roots(*low_rank_roots(X, scaled)[:2]) for X, _ in self.blocks]
+            self._scaled, self._roots = scaled, roots
+        return zip(self.blocks, self._residuals, self._roots, strict=True)
 
     def squares(self) -> float:
         """Return the sum of ``|x_t|^2``."""
         return float(sum((x**2).sum() for x in self._residuals))
 
 
-def _factorised(X: Doubles, scaled: Doubles) -> tuple[Doubles, Doubles, float]:
-    """Return A, (b, n, q), H with ``H'H = M^-1``, (b, q, q), and the sum of ``log det M``."""
-    (b, n, _), q = X.shape, scaled.shape[1]
-    A = (_flat(X) @ scaled).reshape(b, n, q)
-    M, diagonal = A.transpose(0, 2, 1) @ A, np.arange(q)
-    M[:, diagonal, diagonal] += 1
-    root = np.linalg.cholesky(M)
-    log_det = 2 * float(np.log(root[:, diagonal, diagonal]).sum())
-    return A, np.asarray(inverse_triangles(root, lower=True), np.float64), log_det
-
-
 def _pulls(X: Doubles, x: Doubles, A: Doubles, half: Doubles) -> Doubles:
     """Return ``X' (I + A A')^-1 x``, (b, p)."""
     w = _times(half.transpose(0, 2, 1), _times(half, _times(A.transpose(0, 2, 1), x)))
     return _times(X.transpose(0, 2, 1), x - _times(A, w))
+
+
+def _solved(R: Doubles, right: Doubles) -> Doubles:
+    return np.asarray(solve_triangles(R, right), np.float64)
 
 
 def _flat(arrays: Doubles) -> Doubles:

@@ -56,6 +56,8 @@ class Coordinates:
 
     def from_others(self, others: Coordinates) -> Doubles:
         """Return the matrix from vectors in other coordinates to those in these, (p, q)."""
+        if self.matrix.shape[0] == self.dim:
+            return np.asarray(np.linalg.solve(self.matrix, others.matrix))
         return np.asarray(np.linalg.lstsq(self.matrix, others.matrix, rcond=None)[0])
 
     @property

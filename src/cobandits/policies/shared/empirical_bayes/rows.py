@@ -135,9 +135,13 @@ def least_variance(reward_squares: float, n_rows: float) -> float:
     return config.CONSTANT_VARIANCE * reward_squares / n_rows or 1.0
 
 
-def busiest_slots(store: RowStore, dim: int) -> Codes:
-    """Return the slots with most rows, as many as there is time to learn a prior from."""
+def busiest_slots(store: RowStore, dim: int, *, explained: bool = False) -> Codes:
+    """Return the slots with most rows, as many as there is time to learn a prior from.
+
+    Fewer will do where rewards are ``explained``.
+    """
     slots = np.argsort(-store.sizes, kind="stable")
     slots = slots[store.sizes[slots] > 0]
     numbers = np.cumsum(np.minimum(store.sizes[slots], dim + 1)) * dim
-    return slots[: max(1, int(np.searchsorted(numbers, config.FIT_NUMBERS)))]
+    most = config.EXPLAINED_NUMBERS if explained else config.FIT_NUMBERS
+    return slots[: max(1, int(np.searchsorted(numbers, most)))]
