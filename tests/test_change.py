@@ -15,7 +15,7 @@ from scipy.stats import norm
 from cobandits.environments import Synthetic
 from cobandits.errors import ConfigurationError
 from cobandits.policies import Shared
-from cobandits.policies.shared import config
+from cobandits.policies.shared import change_config
 from cobandits.policies.shared.change import OnChange, return_evidence
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.transitions import undone
@@ -169,10 +169,10 @@ def test_evidence_of_a_return_is_a_log_likelihood_ratio_less_a_margin() -> None:
     now, kept = rng.uniform(-2, 2, 9), rng.uniform(-2, 2, 9)
     ratio = (norm(0, std).logpdf(kept) - norm(0, std).logpdf(now)).sum()
     found = return_evidence(now**2, kept**2, std**2)
-    assert found == pytest.approx(ratio - 9 * config.RETURN_MARGIN)
+    assert found == pytest.approx(ratio - 9 * change_config.RETURN_MARGIN)
     most = return_evidence(np.array([1e9]), np.zeros(1), std**2)
-    assert most == pytest.approx(config.DRIFT_CAP / 2 - config.RETURN_MARGIN)
-    assert return_evidence(np.ones(3), np.ones(3), 0.0) == -3 * config.RETURN_MARGIN
+    assert most == pytest.approx(change_config.DRIFT_CAP / 2 - change_config.RETURN_MARGIN)
+    assert return_evidence(np.ones(3), np.ones(3), 0.0) == -3 * change_config.RETURN_MARGIN
 
 
 def test_the_onset_is_where_a_change_explains_most() -> None:
@@ -180,8 +180,8 @@ def test_the_onset_is_where_a_change_explains_most() -> None:
     detector, everyone = DriftDetector(), np.arange(40) % 4
     detector = detector.after(everyone, np.ones(40), np.ones(40), n_active=4)
     squares = np.array([0.5, 1.0, 1.5, 30.0, 0.1, 12.0, 40.0])
-    larger = np.minimum(squares, config.DRIFT_CAP)
-    gains = 0.5 * (larger * (1 - 1 / config.DRIFT_RATIO) - np.log(config.DRIFT_RATIO))
+    larger = np.minimum(squares, change_config.DRIFT_CAP)
+    gains = 0.5 * (larger * (1 - 1 / change_config.DRIFT_RATIO) - np.log(change_config.DRIFT_RATIO))
     sums = [gains[i:].sum() for i in range(7)]
     assert detector.onset(squares, np.ones(7)) == int(np.argmax(sums)) == 3
 

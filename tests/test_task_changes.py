@@ -223,7 +223,10 @@ def test_one_task_whose_errors_grow_is_looked_at_within_a_few_rewards() -> None:
         squares = 0.5 * ones
         squares[4] = 1e6
         test = test.after(everyone, squares, ones, usual=USUAL)
-        gain = 0.5 * (config.DRIFT_CAP * (1 - 1 / config.DRIFT_RATIO) - np.log(config.DRIFT_RATIO))
+        gain = 0.5 * (
+            change_config.DRIFT_CAP * (1 - 1 / change_config.DRIFT_RATIO)
+            - np.log(change_config.DRIFT_RATIO)
+        )
         most = min(1.0, test.scale)
         assert test.evidence(np.array([4]))[0] >= 0.99 * most * n * gain
         enough = most * n * gain > change_config.TASK_THRESHOLD

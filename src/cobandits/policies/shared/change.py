@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.policies.shared import config
+from cobandits.policies.shared import change_config
 
 __all__ = ["OnChange", "return_evidence"]
 
@@ -35,6 +35,6 @@ def return_evidence(now: Doubles, kept: Doubles, usual: float) -> float:
     now, kept : (m,)
         Squared errors of the two states, of predicting the same rewards before they are learned.
     """
-    most = config.DRIFT_CAP * max(usual, _TINY)
+    most = change_config.DRIFT_CAP * max(usual, _TINY)
     better = (np.minimum(now, most) - np.minimum(kept, most)) / (2 * max(usual, _TINY))
-    return float(better.sum()) - config.RETURN_MARGIN * len(now)
+    return float(better.sum()) - change_config.RETURN_MARGIN * len(now)

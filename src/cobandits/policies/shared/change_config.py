@@ -1,4 +1,4 @@
-"""Every constant of changes of single tasks; ``config`` has all others, and says how."""
+"""Every constant of changes of tasks; ``config`` has all others, and says how."""
 
 from __future__ import annotations
 
@@ -121,4 +121,36 @@ PRIOR_NUMBERS, PRIOR_LEAST_TASKS = 3e4, 5
 """Numbers in the rows that such a prior is learned from, and the fewest tasks that it is.
 
 Move the time of a refit. With more than 75 features there is time for fewer tasks, and none is.
+"""
+
+# ---- Drift detection: drift.py
+
+DRIFT_RATIO = 4.0
+"""Squared errors over their baseline under the alternative hypothesis of the test."""
+
+DRIFT_THRESHOLD = 40.0
+"""Evidence, a log-likelihood ratio, above which tasks are taken to have changed.
+
+A false alarm every e^40 rewards, were errors Gaussian and independent, which real ones are not.
+Lower values detect a change a few rewards earlier.
+"""
+
+DRIFT_CAP = 16.0
+"""Squared error over its baseline at which each error is capped: no outlier is a change.
+
+In the baseline itself, also the ratio of a squared error to the expected one at which it is capped.
+"""
+
+DRIFT_TASKS, DRIFT_TASK_SHARE = 4, 1.01
+"""Tasks that it takes to raise the alarm, and the most that one adds, over an equal share."""
+
+DRIFT_MEMORY, DRIFT_LEAST_ROWS = 20, 30
+"""Rewards per task that the baseline averages, and rewards in all before there is one."""
+
+RETURN_MARGIN, RETURN_THRESHOLD = 0.25, 40.0
+"""Evidence that each reward takes from a kept state, and evidence that it takes to return to it.
+
+Units are those of the log-likelihood ratio in ``DRIFT_THRESHOLD``, and the threshold is the same.
+The margin is that of errors half a variance smaller. Move how soon a false alarm is undone.
+Judgement.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.policies.shared import config
+from cobandits.policies.shared import change_config, config
 from cobandits.policies.shared.reader import Part, Reader, refused
 
 __all__ = ["DriftDetector", "log_ratios"]
@@ -45,13 +45,13 @@ class DriftDetector:
         ``n_active`` is the number of tasks that have had rewards.
         """
         weighed = self
-        if self.rows >= config.DRIFT_LEAST_ROWS:
+        if self.rows >= change_config.DRIFT_LEAST_ROWS:
             weighed = self._weighed(tasks, self._gains(squares, expected), n_active)
             if self.baseline[0] > 0:
-                squares = np.minimum(squares, config.DRIFT_CAP * self.baseline[0])
-        ratios = np.minimum(squares / expected, config.DRIFT_CAP)
+                squares = np.minimum(squares, change_config.DRIFT_CAP * self.baseline[0])
+        ratios = np.minimum(squares / expected, change_config.DRIFT_CAP)
         m = len(squares)
-        memory = max(config.DRIFT_LEAST_ROWS, config.DRIFT_MEMORY * n_active)
+        memory = max(change_config.DRIFT_LEAST_ROWS, change_config.DRIFT_MEMORY * n_active)
         weight = m / (min(self.rows, memory) + m)
         now = np.array([squares.sum(), ratios.sum()]) / m
         baseline = self.baseline + weight * (now - self.baseline)
@@ -77,14 +77,18 @@ class DriftDetector:
     @property
     def _most_per_task(self) -> float:
         """The most that a task adds to the evidence, where many are active."""
-        return config.DRIFT_TASK_SHARE * config.DRIFT_THRESHOLD / config.DRIFT_TASKS
+        return (
+            change_config.DRIFT_TASK_SHARE
+            * change_config.DRIFT_THRESHOLD
+            / change_config.DRIFT_TASKS
+        )
 
     def _gains(self, squares: Doubles, expected: Doubles) -> Doubles:
         """Return the log-likelihood ratios of a change to none, (m,)."""
         usual, usual_ratio = np.maximum(self.baseline, _TINY)
-        most, most_ratio = config.DRIFT_CAP * usual, config.DRIFT_CAP * usual_ratio
+        most, most_ratio = change_config.DRIFT_CAP * usual, change_config.DRIFT_CAP * usual_ratio
         capped, ratios = np.minimum(squares, most), np.minimum(squares / expected, most_ratio)
-        return log_ratios(config.DRIFT_CAP * np.minimum(capped / most, ratios / most_ratio))
+        return log_ratios(change_config.DRIFT_CAP * np.minimum(capped / most, ratios / most_ratio))
 
     def saved(self) -> Part:
         """Return what a checkpoint holds of the detector."""
@@ -113,8 +117,8 @@ class DriftDetector:
         """Return the detector with log-likelihood ratios, (m,), added, capped per task."""
         evidence, by_task = self.evidence + float(np.minimum(gains, 0).sum()), self.task_evidence
         if self.evidence + float(gains.sum()) > 0:  # else it is 0, whatever is capped
-            raising = min(config.DRIFT_TASKS, max(1, n_active))  # tasks
-            most = config.DRIFT_TASK_SHARE * config.DRIFT_THRESHOLD / raising
+            raising = min(change_config.DRIFT_TASKS, max(1, n_active))  # tasks
+            most = change_config.DRIFT_TASK_SHARE * change_config.DRIFT_THRESHOLD / raising
             by_task = dict(by_task)
             up = np.flatnonzero(gains > 0)
             for task, gain in zip(tasks[up].tolist(), gains[up].tolist(), strict=True):
@@ -128,14 +132,14 @@ class DriftDetector:
     @property
     def calibration(self) -> float:
         """Mean ratio of squared errors to the expected ones, at most 1."""
-        if self.rows < config.DRIFT_LEAST_ROWS:
+        if self.rows < change_config.DRIFT_LEAST_ROWS:
             return 1.0
         return float(np.clip(self.baseline[1], config.LEAST_CALIBRATION, 1))
 
     @property
     def raised(self) -> bool:
         """Whether there is enough evidence of a change."""
-        return self.evidence > config.DRIFT_THRESHOLD
+        return self.evidence > change_config.DRIFT_THRESHOLD
 
 
 def log_ratios(larger: Doubles) -> Doubles:
@@ -143,5 +147,5 @@ def log_ratios(larger: Doubles) -> Doubles:
 
     ``larger``, (m,), are squared errors over their baseline.
     """
-    ratio = config.DRIFT_RATIO
+    ratio = change_config.DRIFT_RATIO
     return 0.5 * (larger * (1 - 1 / ratio) - math.log(ratio))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.kernels import turns
-from cobandits.policies.shared import change_config, config
+from cobandits.policies.shared import change_config
 from cobandits.policies.shared.drift import log_ratios
 from cobandits.policies.shared.reader import Part, Reader, refused
 
@@ -188,7 +188,7 @@ def _stepped(
     errors = np.column_stack([squares, squares / expected])  # (m, 2)
     own = rows[:, [_ERROR, _RATIO]]
     baseline = np.maximum((n[:, None] * own + pseudo * usual) / (n[:, None] + pseudo), _TINY)
-    larger = np.minimum(errors, config.DRIFT_CAP * baseline) / baseline
+    larger = np.minimum(errors, change_config.DRIFT_CAP * baseline) / baseline
     gains, ready = log_ratios(larger.min(axis=1)), n >= change_config.TASK_LEAST
     found = rows.copy()
     found[:, _EVIDENCE] = np.maximum(0, rows[:, _EVIDENCE] + gains) * ready

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.policies.shared import config, reward_config
+from cobandits.policies.shared import change_config, config, reward_config
 from cobandits.policies.shared.change import return_evidence
 from cobandits.policies.shared.drift import DriftDetector
 from cobandits.policies.shared.empirical_bayes import HyperparameterSelector
@@ -126,7 +126,7 @@ def _tested(state: State, news: Pending) -> tuple[DriftDetector, TaskDrift]:
         return detector, task_drift
     n_active = int(np.count_nonzero(state.counts))
     errors = news.tasks, news.squares, news.expected
-    if n_active > 1 and detector.rows >= config.DRIFT_LEAST_ROWS:
+    if n_active > 1 and detector.rows >= change_config.DRIFT_LEAST_ROWS:
         task_drift = task_drift.after(*errors, usual=detector.baseline)
     else:
         task_drift = task_drift.write()  # these errors raise nothing
@@ -182,7 +182,7 @@ def _extended(kept: State, state: State) -> State:
 
 def _after_change(state: State, following: State, news: Pending, *, n_new: int) -> State | None:
     """Return the state after a change of the tasks, or None where ``following`` shows none."""
-    if following.before is not None and following.return_evidence > config.RETURN_THRESHOLD:
+    if following.before is not None and following.return_evidence > change_config.RETURN_THRESHOLD:
         theirs, kept = _predicted_by(following.before, news), _extended(following.before, state)
         found = refitted(_compared(kept, theirs), theirs, len(news.tasks))
         onset = 0
