@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,10 +127,14 @@ def late_request(policy: Shared, n: int, late: int = 1) -> None:
 
 
 def joined_late(n: int, late: int = 1) -> Shared:
-    """Return a policy of tasks with many rewards, of which the last ones have had n together."""
+    """Return a policy of tasks with many rewards, of which the last ones have had n together.
+
+    It shares, although so few tasks with so many rewards are predicted as well alone.
+    """
     policy = Shared(dim=24, n_tasks=TASKS)
-    while policy.rewards < 400 or policy.refit_due(79):
-        request(policy, policy.rewards, policy.rewards % (TASKS - late))
+    with mock.patch.object(config, "AS_GOOD", 0.0):
+        while policy.rewards < 400 or policy.refit_due(79):
+            request(policy, policy.rewards, policy.rewards % (TASKS - late))
     for later in range(n):
         late_request(policy, later, late)
     return policy

@@ -327,7 +327,7 @@ def test_a_known_noise_stays() -> None:
 
 def test_the_noise_is_not_below_its_bound() -> None:
     """The more rows there are for each number of L, the lower is it."""
-    Phi, y, _ = drawn(d=30, T=8, n=40, noise=0.1)
+    Phi, y, _ = drawn(d=30, T=8, n=160, noise=0.1)
     few, many = stored(Phi[:, :2], y[:, :2]), stored(Phi, y)
     assert fitted(few, 3, least_noise=5.0).under(SHARED).noise > 4.99
     lower, higher = (fitted(many, 6, least_noise=s).under(SHARED).noise for s in (0.0, 5.0))

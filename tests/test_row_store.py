@@ -264,7 +264,7 @@ def test_a_refit_takes_no_more_memory_than_there_is(small: RowStore) -> None:
     F = drawn(np.random.default_rng(0), 20, 1, 1)[1]
     store = refit(state.snapshot(np.repeat([4], 20), new, F)).state.store
     assert store.used == 3  # compressed
-    assert store.nbytes == (3 + 3 * config.STILL_GROWTH) * 3 * 8
+    assert store.nbytes == (3 + 3 * config.SETTLED_GROWTH) * 3 * 8
     store = refit(state.snapshot(np.arange(20), new, F)).state.store
     assert store.used == 20
     assert store.nbytes == small.most * 3 * 8

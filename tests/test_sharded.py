@@ -91,11 +91,12 @@ def test_sums_over_shards_are_those_of_one_place(outlier: bool, cuts: tuple[int,
     start = start_of(store, None)
     coordinates, center = start.shared.coordinates, np.linspace(-1, 1, D + 1)
     all_of = BlockRows.of(store, busiest_slots(store, D + 1), coordinates)
-    here, variance = all_of.without_outliers(center)
+    here, scale = all_of.without_outliers(center)
     heads = dealt(tasks, F, cuts)
     heads.each("take", [(coordinates,)] * len(heads))
-    there, their_variance = ShardRows(heads).without_outliers(center)
-    assert their_variance == pytest.approx(variance, rel=1e-12)
+    there, scale_there = ShardRows(heads).without_outliers(center)
+    assert scale_there == pytest.approx(scale, rel=1e-12)
+    variance = scale.variance
     L, log_noise = np.random.default_rng(0).standard_normal((D + 1, 2)), np.log(0.3 * variance)
     for ours, theirs in (
         (here.likelihood(0.6, center), there.likelihood(0.6, center)),

@@ -15,7 +15,7 @@ from cobandits.policies.shared.empirical_bayes import DecomposedPrior
 from cobandits.policies.shared.empirical_bayes.fit import fit_both, start_of
 from cobandits.policies.shared.empirical_bayes.fitted import FittedPriors, unexplained_share
 from cobandits.policies.shared.empirical_bayes.likelihood import Information
-from cobandits.policies.shared.empirical_bayes.rows import least_variance
+from cobandits.policies.shared.empirical_bayes.rows import Scale, least_variance
 from cobandits.sharded.messages import Offer, Published, Spread
 
 __all__ = ["Called", "LearnedPrior", "ShardRows", "call", "learn_prior", "median_by_counting"]
@@ -95,7 +95,7 @@ class ShardRows:
         """Return the likelihood at a ratio of isotropic variance to noise, and a mean, (p,)."""
         return ShardLikelihood(self._heads, rho, center, some=self._some)
 
-    def without_outliers(self, center: Doubles) -> tuple[ShardRows, float]:
+    def without_outliers(self, center: Doubles) -> tuple[ShardRows, Scale]:
         """Have shards give tasks with outliers less weight; return how many rows, and how large.
 
         A task has outliers if its mean square is far above the median. One count tells whether
@@ -114,7 +114,7 @@ class ShardRows:
         if 2 * below(np.array([largest / config.OUTLIER_RATIO]))[0] >= n_tasks:
             most = config.OUTLIER_RATIO * median_by_counting(below, n_tasks)
         squares, n_rows = _added(call(self._heads, "lighten", most if most > least else np.inf))
-        return self, max(least, squares / n_rows)
+        return self, Scale(max(least, squares / n_rows), n_rows)
 
 
 class LearnedPrior(NamedTuple):

@@ -12,20 +12,18 @@ from __future__ import annotations
 
 # ---- When things happen: policy.py, state.py
 
-REFIT_GROWTH, SETTLED_GROWTH, STILL_GROWTH = 1.25, 2.0, 3.0
+REFIT_GROWTH, SETTLED_GROWTH = 1.25, 2.0
 """Growth of the number of rewards since the last refit, as a factor, at which one is due.
 
-The second where the last refit hardly moved predictions, the third where it did not move them at
-all and they leave next to nothing unexplained. Refits then cost a constant share of all
+The second where the last refit hardly moved predictions. Refits then cost a constant share of all
 work, however long a policy runs. A smaller first value lowers regret while the subspace is still
 being found (rounds 10 to 50 of synthetic 1) and takes more time.
 """
 
-SETTLED_SHARE, STILL_SHARE = 1e-3, 1e-6
+SETTLED_SHARE = 1e-3
 """Mean square by which a refit moves predictions, over their own, below which the prior is settled.
 
-Below the second it has not moved them at all. The first is also the share
-of the rewards' variance below which next to nothing is left to explain: then the
+Also the share of the rewards' variance below which next to nothing is left to explain: then the
 isotropic variance, which follows the bound of the noise down for long, need not have settled.
 Moves how often the prior is learned once it is good, and so the time of long plays. Judgement.
 """
@@ -127,8 +125,7 @@ OWN_SIZES = 100
 """Rows from which on each feature has the size that it has in them, known to 14 %. Judgement."""
 
 SIGNAL_RATIO, SIGNAL_WEIGHT = 8.0, 1.0
-"""Variance of expected rewards over that of the noise before any is known, and the rewards that
-this counts for.
+"""Variance of expected rewards over that of the noise before any is known, and its weight.
 
 The precision of thetas has a gamma distribution with so many degrees of freedom. Without it the
 likelihood of few rewards is flat, and takes all for noise or nothing, by chance. Chosen of six
@@ -227,6 +224,12 @@ NOISE_SHARE, NOISE_SHARES = 0.3, (0.1, 0.75)
 Larger ones find directions later where there is no noise, smaller ones fit noise. Moves regret
 while directions are being found. Chosen of 0.6, 0.75 and 0.9 on seeds 4100 and 4300: with noise 1
 they take 5 to 13, 8 to 17 and 9 to 19 % off, and with hardly any add 0, 1 and 1 %.
+"""
+
+ROWS_PER_NUMBER = 4.0
+"""Rows for each number of L from which on the bound of the noise falls, with their number.
+
+Moves regret where there is much noise, and what is learned of late tasks that are unlike others.
 """
 
 SPREAD_REWARDS, SPREADS = 20, (1.0, 30.0)

@@ -11,6 +11,7 @@ those before. So one bad fit is no drift.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -127,6 +128,17 @@ class ForgetfulPrior:
         known = mine.used > 0 and age >= change_config.FORGETTING_AGES
         shares = known and selector.hyperparameters.shared
         return found.learned(after, thetas, selector) if shares else found
+
+    def most_rewards(self, counts: Codes) -> int:
+        """Return how many rewards may come before the next refit, given those per task, (T,).
+
+        Drift is noticed at refits, which become rare.
+        """
+        n_tasks = int(np.count_nonzero(counts))
+        if min(n_tasks, self.n_tasks) < change_config.PRIOR_LEAST_TASKS:
+            return sys.maxsize
+        fewest, per_feature = change_config.PRIOR_REWARDS
+        return n_tasks * max(fewest, per_feature * (self.store.width - 2))
 
     @property
     def n_tasks(self) -> int:

@@ -49,6 +49,7 @@ def refitted(state: State, news: Pending, n_new: int) -> State:
         if adapts:
             found.forgetting = forgetting.following(store, learned.posteriors, found.counts)
             found.forgetful = _forgetful(found, forgetful, store, learned)
+            found.due = min(found.due, found.seen + found.forgetful.most_rewards(found.counts))
     return found
 
 

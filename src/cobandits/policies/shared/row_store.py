@@ -231,7 +231,7 @@ class RowStore:
 
     def _reserved(self, n_rows: int) -> Doubles:
         """Return memory for so many rows, and those until the next refit; taken when written to."""
-        capacity = min(int(n_rows * (1 + config.STILL_GROWTH)), self.most)
+        capacity = min(int(n_rows * (1 + config.SETTLED_GROWTH)), self.most)
         return np.empty((max(n_rows, capacity), self.width))
 
     def _sorted(self, rows: Doubles, sizes: Codes) -> RowStore:

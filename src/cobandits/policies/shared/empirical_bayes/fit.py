@@ -23,6 +23,7 @@ from cobandits.policies.shared.empirical_bayes.prior import Coordinates, Prior, 
 from cobandits.policies.shared.empirical_bayes.rows import (
     BlockRows,
     FitRows,
+    Scale,
     busiest_slots,
 )
 from cobandits.policies.shared.row_store import RowStore
@@ -135,15 +136,15 @@ def _fit_sharing(
     rows: FitRows[LikelihoodT],
     start: Prior,
     before: Factors,
-    scale: float,
+    scale: Scale,
     *,
     least_noise: float | None,
 ) -> Fit[LikelihoodT]:
     """Fit the prior that shares to rows of some size; ``before`` are the factors of its start."""
-    bounds, share = _noise_bounds(scale), config.NOISE_SHARE * scale
+    bounds, share = _noise_bounds(scale), config.NOISE_SHARE * scale.variance
     share = share if least_noise is None else min(share, least_noise)
-    least = max(bounds.least, share)
-    return _fit_shared(rows, start, before, bounds._replace(least=least), scale)
+    least = max(bounds.least, share * _parameter_share(before, scale.n_rows))
+    return _fit_shared(rows, start, before, bounds._replace(least=least), scale.variance)
 
 
 def sharing_thetas(
@@ -163,8 +164,18 @@ def sharing_thetas(
     return found, fit.prior.thetas(fit.likelihood, offset=offset)
 
 
-def _noise_bounds(scale: float) -> NoiseBounds:
-    return NoiseBounds(config.LEAST_NOISE * scale, config.MOST_NOISE * scale)
+def _noise_bounds(scale: Scale) -> NoiseBounds:
+    return NoiseBounds(config.LEAST_NOISE * scale.variance, config.MOST_NOISE * scale.variance)
+
+
+def _parameter_share(factors: Factors, n_rows: float) -> float:
+    """Return how many numbers L has over those that the rows determine well, at most 1.
+
+    The more rows there are for each, the less can L explain their noise.
+    """
+    p, columns = factors.L.shape
+    numbers = (columns + 1) * p  # one column may yet be found
+    return float(min(1.0, config.ROWS_PER_NUMBER * numbers / n_rows))
 
 
 def _fit_shared(

@@ -128,8 +128,6 @@ class FittedPrior:
         rewards unexplained, as a share of their variance.
         """
         moved, explained = movement[0] / (movement[1] or 1.0), is_explained(unexplained)
-        if explained and moved < config.STILL_SHARE:
-            return config.STILL_GROWTH
         settled = (explained or self._isotropic_is_settled) and moved < config.SETTLED_SHARE
         return config.SETTLED_GROWTH if settled else config.REFIT_GROWTH
 

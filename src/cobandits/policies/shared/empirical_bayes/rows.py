@@ -20,18 +20,25 @@ from cobandits.policies.shared.empirical_bayes.likelihood import (
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates
 from cobandits.policies.shared.row_store import RowStore
 
-__all__ = ["BlockRows", "FitRows", "TaskSquares", "busiest_slots", "least_variance"]
+__all__ = ["BlockRows", "FitRows", "Scale", "TaskSquares", "busiest_slots", "least_variance"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 LikelihoodT_co = TypeVar("LikelihoodT_co", bound=SummedLikelihood, covariant=True)
 
 
+class Scale(NamedTuple):
+    """How many rows there are, and how large their rewards."""
+
+    variance: float  # of rewards
+    n_rows: float  # those of outliers count less
+
+
 class FitRows(Protocol[LikelihoodT_co]):
     """All that a fit asks of the rows of all tasks."""
 
-    def without_outliers(self, center: Doubles) -> tuple[Self, float]:
-        """Return rows in which tasks with outliers have less weight, and the rewards' variance."""
+    def without_outliers(self, center: Doubles) -> tuple[Self, Scale]:
+        """Return rows in which tasks with outliers have less weight, and how many and large."""
 
     def some(self) -> Self:
         """Return the rows of the first tasks, so many that they have few numbers."""
@@ -86,13 +93,13 @@ class BlockRows(NamedTuple):
             [TaskBlock(b.slots[step], b.features[step], b.rewards[step]) for b in self.blocks]
         )
 
-    def without_outliers(self, center: Doubles) -> tuple[BlockRows, float]:
-        """Return rows in which tasks with outliers have less weight, and the rewards' variance."""
+    def without_outliers(self, center: Doubles) -> tuple[BlockRows, Scale]:
+        """Return rows in which tasks with outliers have less weight, and how many and large."""
         found = self.squares(center)
         least = least_variance(self.reward_squares(), float(found.counts.sum()))
         most = config.OUTLIER_RATIO * float(np.median(found.ratios))
         rows, squares, n_rows = self.lightened(found, most if most > least else np.inf)
-        return rows, max(least, squares / n_rows)
+        return rows, Scale(max(least, squares / n_rows), n_rows)
 
     def reward_squares(self) -> float:
         """Return the sum of squared rewards, with their mean."""
