@@ -45,6 +45,7 @@ from cobandits.engine.codec import decoded, encoded
 from cobandits.engine.encoding import arm_ids, prepared
 from cobandits.engine.group import Group
 from cobandits.engine.jobs import Asked, Job
+from cobandits.engine.learning import Learning
 from cobandits.engine.policies import policy_bytes
 from cobandits.engine.retention import erase_events
 from cobandits.errors import DataError
@@ -114,7 +115,7 @@ def test_a_log_without_snapshot_leads_to_the_same_frozen_state(tmp_path: Path) -
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("s", dim=2)
         played(space, 20)  # no prior is learned aside before 32
-        with patch.object(engine._writer, "_learn"):  # the thread is slow: rewards wait
+        with patch.object(Learning, "step"):  # the thread is slow: rewards wait
             played(space, 5, seed=1)
             space.change(frozen=True)
             frozen, state = space.version, policy_bytes(space.policy())

@@ -14,7 +14,7 @@ from cobandits.engine.errors import (
     UnknownSpaceError,
     UnknownVersionError,
 )
-from cobandits.engine.events import Event
+from cobandits.engine.events import Event, Kind
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import number_of
 from cobandits.engine.policies import SpacePolicy, close, policy_for, read_policy
@@ -80,8 +80,7 @@ class Core:
     def catch_up(self) -> None:
         """Learn what waits, but for refits: no state may come after a later one in the log."""
         for fold in self.folds.values():
-            while fold.learner.step():
-                pass
+            fold.learner.catch_up()
 
     def begin(self, event: Event) -> SpaceFold:
         """Begin a space."""
@@ -118,8 +117,7 @@ class Core:
             rest = Query(after=fresh.last, through=self.last, space=fold.number)
             for event in self.store.read(rest):
                 fresh.apply(event)
-            while fresh.learner.step():  # no state may come after a later one in the log
-                pass
+            fresh.learner.catch_up()  # no state may come after a later one in the log
         except BaseException:
             close(fresh.learner.policy)
             raise
@@ -206,6 +204,14 @@ class Core:
             raise DamagedLogError("an event could not be applied; open the engine again")
         self._settle_doubt()
         return self.last + 1
+
+    def next_event(
+        self, space: int, kind: Kind, *, ref: int | None = None, body: str | None = None
+    ) -> Event:
+        """Return the next event, of a space that is there."""
+        self.check_there(space)
+        number = self.next_number()
+        return Event(number, self.now(), space, kind, ref=ref, body=body)
 
     def commit(self, batch: Batch, apply: Callable[[], None]) -> None:
         """Write a batch, then apply it; its numbers begin with :meth:`next_number`.

@@ -30,7 +30,7 @@ def decide_batch(
     learner: Learner, settings: Settings, seed: int, asked: Sequence[Prepared], numbers: list[int]
 ) -> list[Choice]:
     """Return a choice for each request; ``numbers`` are those of their events, rising."""
-    policy = learner.policy
+    policy, base, learned = learner.deciding
     tasks, arms = [one.task for one in asked], _arms(asked)
     made = policy.decide(tasks, arms, stream_at(seed, numbers[0] + _DRAWS))
     picked, probabilities = made.chosen.tolist(), made.probabilities.tolist()
@@ -44,8 +44,8 @@ def decide_batch(
             Choice(
                 arm=one.baseline if keep else arm,
                 probability=1.0 if keep else p,
-                base=learner.base,
-                learned=learner.learned,
+                base=base,
+                learned=learned,
                 chances=chances,
                 batch=numbers[0],
                 size=len(asked),

@@ -137,11 +137,11 @@ class SpaceFold:
 
     def _change(self, body: str | None) -> None:
         self.settings = self.settings.followed(body)
-        self.learner.policy.floor = self.settings.floor
+        self.learner.set_floor(self.settings.floor)
         learned = decoded(body or "").get(LEARNED)
         if learned is not None:  # where learning rests: a replay comes as far, and no further
             self.learner.advance(learned)
-        self.learner.frozen = self.settings.frozen
+        self.learner.freeze(self.settings.frozen)
 
     @property
     def has_learned_since(self) -> bool:

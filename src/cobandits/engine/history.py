@@ -102,10 +102,11 @@ def decided_again(fold: SpaceFold, batch: list[Event]) -> list[Choice]:
     """Make decisions again; the state is led to the one that made them."""
     first = choice_of(batch[0])
     fold.learner.advance(first.learned)
-    if (fold.learner.base, fold.learner.learned) != (first.base, first.learned):
+    present = fold.learner.deciding
+    if (present.base, present.learned) != (first.base, first.learned):
         raise DamagedLogError(
             f"decision {batch[0].number} was made by v{first.base}+{first.learned}, "
-            f"the log leads to {fold.learner.version}"
+            f"the log leads to {present.version}"
         )
     asked = [prepared_again(event, fold) for event in batch]
     numbers = [event.number for event in batch]

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.decisions import Decisions
+from cobandits.engine.ahead import Ahead, Deciding
 from cobandits.engine.errors import DiskFullError, StoreAwayError
 from cobandits.engine.outcomes import Lesson
 from cobandits.engine.policies import Learned, SpacePolicy, Staged, close, install, is_lost
 from cobandits.errors import ClusterError, CobanditsError
+from cobandits.policies.shared import Shared
 
 __all__ = [
     "INLINE",
@@ -51,7 +53,8 @@ class Learner:
     """A policy, the rewards that it has yet to learn, and the name of its state.
 
     A state is known by the event that it began with (``base``) and the number of rewards learned
-    since: two states with the same name have the same bits.
+    since: two states with the same name have the same bits. Where a prior is due, the policy rests
+    until it is installed, and a stand-in may decide and learn meanwhile.
     """
 
     def __init__(self, policy: SpacePolicy, features: Features, base: int) -> None:
@@ -60,12 +63,26 @@ class Learner:
         self.base = base
         self.learned = 0
         self.frozen = False  # what waits is learned later
+        self.stand_in: Ahead | None = None  # where it is there, it decides
+        self.successor: Ahead | None = None  # a policy with the new prior, not installed yet
         self._features = features
 
     @property
     def version(self) -> str:
-        """The name of the state, such as ``"v412+1873"``."""
-        return f"v{self.base}+{self.learned}"
+        """The name of the policy's state, such as ``"v412+1873"``."""
+        return Deciding(self.policy, self.base, self.learned).version
+
+    @property
+    def deciding(self) -> Deciding:
+        """What decides: the policy, or its stand-in."""
+        if self.stand_in is None:
+            return Deciding(self.policy, self.base, self.learned)
+        return Deciding(self.stand_in.policy, self.base, self.learned + self.stand_in.learned)
+
+    @property
+    def n_unlearned(self) -> int:
+        """How many rewards what decides has yet to learn."""
+        return len(self.waiting) - (self.stand_in.learned if self.stand_in else 0)
 
     @property
     def ready(self) -> bool:
@@ -92,11 +109,19 @@ class Learner:
         self._learn(count if most is None else min(count, most))
         return True
 
-    def advance(self, learned: int) -> bool:
-        """Learn until so many rewards were learned since the base; tell whether that is so."""
+    def advance(self, learned: int) -> None:
+        """Learn until what decides has learned so many rewards since the base."""
         while self.learned < learned and self.step(learned - self.learned):
             pass
-        return self.learned == learned
+        if self.learned < learned and self.refit_due and isinstance(self.policy, Shared):
+            if self.stand_in is None:
+                self.go_ahead(self.policy.stand_in())
+            while (left := learned - self.deciding.learned) > 0 and self.step_ahead(left):
+                pass
+
+    def catch_up(self) -> None:
+        """Learn all that waits, but for priors."""
+        self.advance(self.learned + len(self.waiting))
 
     def finish(self) -> None:
         """Learn all that waits, refits among it."""
@@ -104,27 +129,92 @@ class Learner:
             self._learn()
 
     def _learn(self, count: int = 1) -> None:
-        try:
-            self.policy.learn(*self._rows(count))
-        except (StoreAwayError, DiskFullError, ClusterError):  # not in a replay
-            raise
-        except CobanditsError as error:  # the same in every replay
-            if count > 1:
-                return self._learn()  # the others are not to suffer
-            logging.getLogger("cobandits").warning("a reward is left out: %s", error)
+        self._pop(self._taught(self.policy, 0, count))
+
+    def _pop(self, count: int) -> None:
+        """Take rewards that the policy has learned from those that wait."""
         for _ in range(count):
             self.waiting.popleft()
         self.learned += count
 
-    def _rows(self, count: int = 1) -> Rows:
-        """Return the next rewards as the policy takes them."""
-        lessons = list(islice(self.waiting, count))
+    def _taught(self, policy: SpacePolicy, start: int, count: int) -> int:
+        """Teach a policy some of what waits, at most ``count``; return how many it has learned."""
+        try:
+            policy.learn(*self._rows(start, count))
+        except (StoreAwayError, DiskFullError, ClusterError):  # not in a replay
+            raise
+        except CobanditsError as error:  # the same in every replay
+            if count > 1:
+                return self._taught(policy, start, 1)  # the others are not to suffer
+            if self.stand_in is None or policy is not self.stand_in.policy:  # it is said once
+                logging.getLogger("cobandits").warning("a reward is left out: %s", error)
+        return count
+
+    def _rows(self, start: int = 0, count: int = 1) -> Rows:
+        """Return rewards that wait as a policy takes them."""
+        lessons = list(islice(self.waiting, start, start + count))
         tasks, rows = zip(*map(self._features, lessons), strict=True)
         return as_rows(tasks, rows, [one.value for one in lessons])
 
     def following(self) -> tuple[str, Doubles, float]:
         """Return task, vector and value of the next reward."""
         return *self._features(self.waiting[0]), self.waiting[0].value
+
+    # ---- While the prior is learned
+
+    def go_ahead(self, stand_in: Shared) -> None:
+        """Let a copy of the policy that has no refits decide and learn, if none does yet."""
+        if self.stand_in is None:
+            stand_in.floor = self.policy.floor
+            self.stand_in = Ahead(stand_in, 0)
+
+    def succeed(self, successor: Shared) -> None:
+        """Let a copy of what is to be installed learn what waits, before it is installed."""
+        successor.floor = self.policy.floor
+        self.successor = Ahead(successor, 1)  # the reward that made the prior due
+
+    @property
+    def can_step_ahead(self) -> bool:
+        """Whether stand-in or successor may learn some of what waits now."""
+        return self._following_ahead() is not None
+
+    def step_ahead(self, most: int | None = None) -> bool:
+        """Let stand-in or successor learn some of what waits; tell whether one did."""
+        if (one := self._following_ahead()) is None:
+            return False
+        count = one.run_length(len(self.waiting))
+        one.learned += self._taught(one.policy, one.learned, min(count, most or count))
+        return True
+
+    def _following_ahead(self) -> Ahead | None:
+        """Return the one that is to learn next: the successor first, since it is waited for."""
+        for one in (self.successor, self.stand_in):
+            if one is not None and self.ready and one.run_length(len(self.waiting)):
+                return one
+        return None
+
+    def take_over(self) -> None:
+        """Go on with the successor, which has learned some of the rewards that wait."""
+        if self.successor is not None:
+            self.policy = self.successor.policy
+            self._pop(self.successor.learned - 1)
+            self.successor = None
+
+    def _return(self) -> None:
+        """Let the policy itself decide."""
+        self.stand_in = self.successor = None
+
+    def set_floor(self, floor: float) -> None:
+        """Set the share of decisions at random, of all that decide or will."""
+        for ahead in (self, self.stand_in, self.successor):
+            if ahead is not None:
+                ahead.policy.floor = floor
+
+    def freeze(self, frozen: bool) -> None:
+        """Learn nothing until it is called again; what waits is learned then."""
+        self.frozen = frozen
+        if frozen:
+            self._return()
 
     # ---- The prior
 
@@ -144,7 +234,7 @@ class Learner:
         else:
             install(self.policy, found)
             self.waiting.popleft()
-        self.base, self.learned = number, 0
+        self.base, self.learned, self.stand_in = number, 0, None
 
     def begin(
         self, number: int, policy: SpacePolicy, waiting: Iterable[Lesson] | None = None
@@ -166,6 +256,7 @@ class Learner:
         if policy is not self.policy:
             close(self.policy)
         self.policy = policy
+        self._return()
 
     # ---- Files
 

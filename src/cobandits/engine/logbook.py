@@ -69,7 +69,7 @@ class Logbook:
     @property
     def version(self) -> str:
         """The name of the present state: the event it began with, and the rewards since."""
-        return self._fold.learner.version
+        return self._fold.learner.deciding.version
 
     def schemas(self) -> list[SchemaVersion]:
         """Return the schemas that it has had, in order; the last one holds now."""
@@ -131,7 +131,7 @@ class Logbook:
                 self.version,
                 self._core.last,
                 self._core.now(),
-                len(self._fold.learner.waiting),
+                self._fold.learner.n_unlearned,
             )
         )
         policy = self._writer.call(lambda: policy_copy(self._fold.learner.policy))

@@ -31,10 +31,11 @@ from cobandits.policies.shared.checkpoint import load
 from cobandits.policies.shared.state import State
 from cobandits.sharded import ShardedShared, StagedRefit
 
-__all__ = ["LARGE", "Refitter", "ShardedTask", "Task", "main", "task_of"]
+__all__ = ["LARGE", "Found", "Refitter", "ShardedTask", "Task", "main", "task_of"]
 
 Doubles = NDArray[np.float64]
-Done = Callable[[Learned | None, bytes], None]
+Done = Callable[["Found"], None]
+StandsIn = Callable[[Shared], None]
 
 # Features of all rewards from which a process learns the prior. With fewer it takes some hundredths
 # of a second, which few would notice; the process has 100 MB.
@@ -49,6 +50,7 @@ class Task(NamedTuple):
     """A prior to learn, with the next reward."""
 
     settings: Settings
+    policy: Shared  # learns nothing meanwhile
     snapshot: Snapshot
     task: str
     x: Doubles  # (d,), of the arm
@@ -58,6 +60,14 @@ class Task(NamedTuple):
     def is_large(self) -> bool:
         """Whether a process is to do it."""
         return self.snapshot.origin.rewards * len(self.x) >= LARGE
+
+
+class Found(NamedTuple):
+    """A prior that was learned; nothing, where it could not be."""
+
+    learned: Learned | None = None
+    content: bytes = b""  # the policy with it, as in a file
+    successor: Shared | None = None  # the same policy, for one who is to learn on before it decides
 
 
 class ShardedTask(NamedTuple):
@@ -71,7 +81,8 @@ def task_of(settings: Settings, learner: Learner) -> Task | ShardedTask:
     """Return what is needed to learn the prior with the next reward."""
     staged = learner.snapshot()
     if isinstance(staged, Snapshot):
-        return Task(settings, staged, *learner.following())
+        assert isinstance(learner.policy, Shared)
+        return Task(settings, learner.policy, staged, *learner.following())
     assert isinstance(learner.policy, ShardedShared)
     return ShardedTask(learner.policy, staged)
 
@@ -84,9 +95,12 @@ class Refitter:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
-    def start(self, task: Task | ShardedTask, done: Done) -> None:
-        """Learn a prior; then call ``done`` with it and the policy's bytes, or None if it fails."""
-        self._pool.submit(self._run, task, done)
+    def start(self, task: Task | ShardedTask, stands_in: StandsIn, done: Done) -> None:
+        """Learn a prior; then call ``done`` with it.
+
+        Where it takes long, ``stands_in`` is called first, with a stand-in of the policy.
+        """
+        self._pool.submit(self._run, task, stands_in, done)
 
     def close(self) -> None:
         """Give up what is under way."""
@@ -96,20 +110,22 @@ class Refitter:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._end()
 
-    def _run(self, task: Task | ShardedTask, done: Done) -> None:
+    def _run(self, task: Task | ShardedTask, stands_in: StandsIn, done: Done) -> None:
         try:
-            found: tuple[Learned, bytes] | None = None
+            found: Found | None = None
             if isinstance(task, Task) and task.is_large:
+                with giving_way():
+                    stands_in(task.policy.stand_in())
                 found = self._in_process(task)
             if not self._closed:
-                done(*(found or _here(task)))
+                done(found or _here(task))
         except ClusterError as error:  # the space is made anew, or goes on without this prior
             logging.getLogger("cobandits").info("a prior was given up: %s", error)
         except Exception:  # the reward is learned in line, which fails the same way in a replay
             logging.getLogger("cobandits").exception("a prior could not be learned")
-            done(None, b"")
+            done(Found())
 
-    def _in_process(self, task: Task) -> tuple[Refit, bytes] | None:
+    def _in_process(self, task: Task) -> Found | None:
         """Return what another process has learned, None if it could not."""
         try:
             with giving_way():
@@ -119,7 +135,10 @@ class Refitter:
                 return None
             after, origin = task.snapshot.state.rewards, task.snapshot.origin
             with giving_way():
-                return Refit(_state_of(content), after, origin), content
+                state = _state_of(content)
+                return Found(
+                    Refit(state, after, origin), content, _policy(task.settings, state.fork())
+                )
         except (OSError, EOFError, MemoryError, OverflowError, CobanditsError) as error:
             self._end()  # the next one starts another
             if not self._closed:
@@ -161,21 +180,22 @@ class Refitter:
                         pipe.close()
 
 
-def _here(task: Task | ShardedTask) -> tuple[Learned, bytes]:
+def _here(task: Task | ShardedTask) -> Found:
     """Learn a prior in this thread."""
     with giving_way():
         if isinstance(task, ShardedTask):
             prepared = task.staged.learned()
-            return prepared, task.policy.saved_after(prepared)
+            return Found(prepared, task.policy.saved_after(prepared))
         found = refit(task.snapshot)
-        return found, _bytes_of(task.settings, found.state)
+        successor = _policy(task.settings, found.state.fork()) if task.is_large else None
+        return Found(found, policy_bytes(_policy(task.settings, found.state)), successor)
 
 
-def _bytes_of(settings: Settings, state: State) -> bytes:
-    """Return the file of a policy with a state, which nobody may change meanwhile."""
+def _policy(settings: Settings, state: State) -> Shared:
+    """Return a policy with a state, which nobody may change meanwhile."""
     twin = shared_for(settings)
     twin.restore(state)
-    return policy_bytes(twin)
+    return twin
 
 
 def _state_of(content: bytes) -> State:
@@ -209,7 +229,7 @@ def _request(task: Task) -> tuple[bytes, bytes]:
     To put both parts together would copy megabytes, and nobody else runs meanwhile.
     """
     header = {"task": task.task, "x": task.x.tolist(), "value": task.value}
-    return packed(header, b""), _bytes_of(task.settings, task.snapshot.origin)
+    return packed(header, b""), policy_bytes(_policy(task.settings, task.snapshot.origin))
 
 
 def _answer(request: bytes) -> bytes:

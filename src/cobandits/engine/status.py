@@ -42,11 +42,11 @@ class Status:
         """Return how it is now."""
         spaces = {
             fold.name: SpaceStatus(
-                version=fold.learner.version,
+                version=fold.learner.deciding.version,
                 decisions=fold.counts["decision"] + fold.counts["held"],
                 rewards=fold.counts["reward"],
                 open=len(fold.outcomes),
-                waiting=len(fold.learner.waiting),
+                waiting=fold.learner.n_unlearned,
                 refitting=fold.number in refitting,
             )
             for fold in core.folds.values()

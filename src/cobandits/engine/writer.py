@@ -15,19 +15,17 @@ from cobandits.engine.fold import Relearned, SpaceFold
 from cobandits.engine.group import Group
 from cobandits.engine.inbox import Inbox
 from cobandits.engine.jobs import Asked, Call, Command, Job, another
+from cobandits.engine.learning import Learning
 from cobandits.engine.pieces import QUIET, Pieces
-from cobandits.engine.policies import Learned
-from cobandits.engine.refits import Refitter, task_of
 from cobandits.engine.retention import remove_events
 from cobandits.engine.stores import Batch
 from cobandits.engine.versions import drop_snapshots
-from cobandits.errors import ClusterError, CobanditsError
+from cobandits.errors import ClusterError
 
 __all__ = ["Writer"]
 
 Done = TypeVar("Done")
 
-_SLICE = 0.002  # seconds of learning between two groups
 _PAUSE = 0.25  # seconds after which windows are looked at again
 _MENDED = 1.0  # seconds after which a space is made anew again: its processes may end at once
 
@@ -41,8 +39,7 @@ class Writer:
         self._pieces = Pieces()  # of snapshots, to be written
         self._asked = 0.0  # when there last were requests,
         self._took = 0.0  # and how many seconds it took to answer them
-        self._refits: dict[int, object] = {}  # by space: which refit is under way
-        self._refitter = Refitter()
+        self._learning = Learning(core, self._inbox, self.save)
         self._mended: dict[int, float] = {}  # by space: when it was last made anew
         self._thread = threading.Thread(target=self._run, name="cobandits-engine", daemon=True)
         self._closing = False
@@ -77,12 +74,12 @@ class Writer:
     @property
     def refitting(self) -> tuple[int, ...]:
         """The spaces whose prior is being learned."""
-        return tuple(self._refits)
+        return self._learning.refitting
 
     @property
     def busy(self) -> bool:
         """Whether rewards wait that could be learned, or a prior is being learned."""
-        return bool(self._refits) or any(fold.learner.ready for fold in self.core.folds.values())
+        return self._learning.busy
 
     def close(self) -> None:
         """Answer what waits, keep snapshots, learn no more, and end the thread."""
@@ -91,7 +88,7 @@ class Writer:
         self.call(self._begin_closing)
         self._thread.join()
         self.core.close()
-        self._refitter.close()
+        self._learning.close()
 
     def _begin_closing(self) -> None:
         self._closing = True
@@ -140,7 +137,7 @@ class Writer:
         for command in commands:
             command.run()
         try:
-            self._learn()
+            self._learning.step()
         except (StoreError, ClusterError):  # away: the next turn tries again
             time.sleep(_PAUSE / 10)
         if self._pieces.due(self._asked):
@@ -154,7 +151,7 @@ class Writer:
             if now < self._mended.get(fold.number, 0.0) + _MENDED:
                 continue
             self._mended[fold.number] = now
-            self._refits.pop(fold.number, None)
+            self._learning.forget(fold.number)
             warn = logging.getLogger("cobandits").warning
             warn("a process of %r has ended; it is learned again from the log", fold.name)
             try:
@@ -173,66 +170,11 @@ class Writer:
 
     def _patience(self) -> float:
         """Return how long to wait for requests: not at all while there is other work."""
-        if self._inbox.left or any(self._can_learn(fold) for fold in self.core.folds.values()):
+        if self._inbox.left or self._learning.has_work:
             return 0.0
         if self._pieces:
             return 0.0 if self._pieces.due(self._asked) else QUIET
         return _PAUSE
-
-    def _can_learn(self, fold: SpaceFold) -> bool:
-        learner = fold.learner  # while a space is lost, others learn
-        return learner.ready and fold.number not in self._refits and not learner.lost
-
-    # ---- Learning
-
-    def _learn(self) -> None:
-        """Learn what waits, for a short time; hand a refit that is due to another thread."""
-        end = time.monotonic() + _SLICE
-        for fold in list(self.core.folds.values()):
-            if not self._can_learn(fold):
-                continue
-            while fold.learner.step():
-                if time.monotonic() > end:
-                    return
-            if fold.learner.refit_due:
-                self._start_refit(fold)
-
-    def _start_refit(self, fold: SpaceFold) -> None:
-        token = self._refits[fold.number] = object()
-        try:
-            task = task_of(fold.settings, fold.learner)
-        except (StoreError, ClusterError):
-            del self._refits[fold.number]
-            raise
-        except CobanditsError:  # the reward is refused: in line it is left out, as in a replay
-            self._install(fold, token, None, b"")
-            return
-
-        def learned(found: Learned | None, content: bytes) -> None:  # in another thread
-            self._inbox.put(Command(lambda: self._install(fold, token, found, content)))
-
-        self._refitter.start(task, learned)
-
-    def _install(
-        self, fold: SpaceFold, token: object, found: Learned | None, content: bytes
-    ) -> None:
-        """Write that a prior is installed, and install it."""
-
-        def installed() -> None:
-            fold.apply(event, found=found)
-            del self._refits[fold.number]
-            if content and not fold.learner.lost:  # else it may not have been installed
-                self.save(fold, fold.snapshot(content))
-
-        if self._refits.get(fold.number) is not token:  # rolled back, deleted, or installed
-            return
-        try:
-            event = self._next(fold, "install")
-            if self._refits.get(fold.number) is token:  # else a batch in doubt has changed it
-                self.core.commit(Batch(events=[event]), installed)
-        except StoreError:
-            self._inbox.put(Command(lambda: self._install(fold, token, found, content)))
-            time.sleep(_PAUSE / 10)  # the store is away
 
     # ---- Events of the engine itself
 
@@ -246,24 +188,17 @@ class Writer:
         found: Relearned | None = None,
     ) -> Event:
         """Write one event of a space and apply it."""
-        event = self._next(fold, kind, ref=ref, body=body)
+        event = self.core.next_event(fold.number, kind, ref=ref, body=body)
 
         def apply() -> None:
             fold.apply(event, found=found)
             if kind in ("rollback", "relearn", "delete") or fold.learner.frozen:
-                self._refits.pop(fold.number, None)  # what is under way comes to nothing
+                self._learning.forget(fold.number)
             if kind == "delete":
                 self._pieces.drop(self.core.drop(fold))
 
         self.core.commit(Batch(events=[event]), apply)
         return event
-
-    def _next(
-        self, fold: SpaceFold, kind: Kind, *, ref: int | None = None, body: str | None = None
-    ) -> Event:
-        self.core.check_there(fold.number)
-        number = self.core.next_number()
-        return Event(number, self.core.now(), fold.number, kind, ref=ref, body=body)
 
     def forget(self, before: int) -> int:
         """Keep a snapshot of each space, then remove the events before a time."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import sys
 from collections.abc import Hashable
+from dataclasses import replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,13 +31,14 @@ class LearningPolicy(Policy):
 
     _state: State
     _kind: Rewards  # what rewards were said to be
+    _refits = True
 
     def refit_due(self, n_rewards: int = 1) -> bool:
         """Tell whether learning ``n_rewards`` more includes a refit, which takes longer.
 
         When tasks are found to have changed there is one too, from the few rewards since then.
         """
-        return self._state.refit_due(n_rewards)
+        return self._refits and self._state.refit_due(n_rewards)
 
     @property
     def run_length(self) -> int:
@@ -66,6 +71,18 @@ class LearningPolicy(Policy):
             found.check_follows(self._state)
             self._take(found.state)
 
+    def stand_in(self) -> Self:
+        """Return a copy that learns under the prior that it has, and has no refits.
+
+        It decides and learns in place of this policy while that waits for :meth:`install`.
+        """
+        twin = copy.copy(self)
+        with self._lock:
+            if self._state.posteriors is None:
+                raise DataError("there is no prior yet to learn under; learn a reward first")
+            vars(twin).update(_state=replace(self._state.fork(), due=sys.maxsize), _refits=False)
+        return twin
+
     def _take(self, state: State) -> None:
         warn_of_changes(state, self._state)
         self._state = state
@@ -74,7 +91,7 @@ class LearningPolicy(Policy):
         if not len(tasks):
             return
         F, (places, new) = self._with_intercept(rows, rewards), self._state.tasks.number(tasks)
-        if self._state.refit_due(len(tasks)):
+        if self.refit_due(len(tasks)):
             self.install(refit(self._state.snapshot(places, new, F, at_once=True)))
         else:
             self._observe(places, new, F)

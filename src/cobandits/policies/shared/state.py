@@ -185,6 +185,20 @@ class State:
         self.whole = self.whole and all(map(float.is_integer, numbers))
         self.seen += len(numbers)
 
+    def fork(self) -> State:
+        """Return a copy: what either learns does not change the other."""
+        store = self.store.snapshot()
+        return replace(
+            self,
+            tasks=self.tasks.copy(),
+            store=store.with_room(min(store.used // 8, store.most - store.used)),
+            task_drift=self.task_drift.written(),
+            posteriors=None if self.posteriors is None else self.posteriors.copy(),
+            counts=self.counts.copy(),
+            full_counts=self.full_counts.copy(),
+            pending=list(self.pending),
+        )
+
     def snapshot(
         self, places: Codes, new: tuple[Hashable, ...], F: Doubles, *, at_once: bool = False
     ) -> Snapshot:

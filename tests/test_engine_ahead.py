@@ -1,0 +1,171 @@
+"""While a prior is learned for long, a stand-in decides and learns, and the log tells how."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cobandits.engine import Decide, Decision, Engine, Reward, Space, refits
+from cobandits.engine.learner import INLINE
+from cobandits.errors import DataError
+from cobandits.policies import Shared
+
+DIM, TASKS = 3, 5
+
+
+class Slow:
+    """Priors that are learned when they are told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began, self.go_on = threading.Event(), threading.Event()
+        self._here = refits._here
+        monkeypatch.setattr(refits, "LARGE", 1)
+        monkeypatch.setattr(refits.Refitter, "_in_process", lambda *_: None)
+        monkeypatch.setattr(refits, "_here", self._wait)
+
+    def _wait(self, task: refits.Task) -> Any:
+        self.began.set()
+        assert self.go_on.wait(60)
+        return self._here(task)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    made = Slow(monkeypatch)
+    yield made
+    made.go_on.set()
+
+
+def play(space: Space, rounds: int, seed: int = 0) -> list[Decision]:
+    """Decide and tell rewards, a round of all tasks at a time; wait until they are learned."""
+    rng = np.random.default_rng(seed)
+    found: list[Decision] = []
+    for _ in range(rounds):
+        arms = rng.standard_normal((TASKS, 3, DIM))
+        asked = [Decide(task=f"{t}", arms=[{"features": x} for x in arms[t]]) for t in range(TASKS)]
+        made = [one for one in space.ask(asked) if isinstance(one, Decision)]
+        space.ask([Reward(decision=one.id, value=float(rng.normal())) for one in made])
+        found += made
+    return found
+
+
+def learned_by(decision: Decision) -> int:
+    return int(decision.version.partition("+")[2])
+
+
+def wait_for_learning(engine: Engine) -> None:
+    until = time.monotonic() + 30
+    while engine.status().spaces["s"].waiting:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def resting(engine: Engine, slow: Slow) -> Space:
+    """Return a space whose prior is being learned."""
+    space = engine.space("s", dim=DIM, seed=1)
+    play(space, 2 * INLINE // TASKS + 1)  # a prior is due when rewards have doubled
+    assert slow.began.wait(60)
+    return space
+
+
+def test_rewards_are_learned_while_a_prior_is(tmp_path: Path, slow: Slow) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = resting(engine, slow)
+        wait_for_learning(engine)  # nothing waits, though the policy itself rests
+        before = play(space, 1, seed=1)
+        wait_for_learning(engine)
+        after = play(space, 1, seed=2)
+        assert learned_by(after[-1]) == learned_by(before[-1]) + TASKS
+        assert engine.verify().ok  # in the midst of it
+        recomputed = space.recompute(after[-1].id)
+        assert (recomputed.arm, recomputed.probability) == (after[-1].arm, after[-1].probability)
+        slow.go_on.set()
+        engine.settle()
+        installed = play(space, 1, seed=3)[-1]
+        assert installed.version.partition("+")[0] != after[-1].version.partition("+")[0]
+        found = engine.verify()
+        assert found.ok, str(found)
+        engine.settle()
+        assert space.policy().rewards == engine.status().spaces["s"].rewards
+
+
+def test_an_engine_that_is_closed_meanwhile_goes_on_where_its_stand_in_was(
+    tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = resting(engine, slow)
+        play(space, 2, seed=1)
+        wait_for_learning(engine)
+        last = play(space, 1, seed=2)[-1]
+        threading.Timer(0.2, slow.go_on.set).start()  # closing waits for a thread
+    slow.go_on.clear()
+    with Engine.open(tmp_path / "a.db") as engine:
+        first = play(engine.space("s"), 1, seed=3)[-1]
+        same_base = first.version.partition("+")[0] == last.version.partition("+")[0]
+        assert not same_base or learned_by(first) >= learned_by(last)
+        found = engine.verify()
+        assert found.ok, str(found)
+        slow.go_on.set()
+        engine.settle()
+        assert engine.verify().ok
+
+
+@pytest.mark.parametrize("what", ["freeze", "roll back", "floor", "relearn"])
+def test_what_comes_meanwhile_is_replayed(tmp_path: Path, slow: Slow, what: str) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = resting(engine, slow)
+        play(space, 2, seed=1)
+        wait_for_learning(engine)
+        if what == "freeze":
+            space.change(frozen=True)
+        elif what == "floor":
+            space.change(floor=0.5)
+        elif what == "relearn":
+            space.relearn(schema=space.settings.schema)
+        else:
+            space.rollback(space.versions()[0].name)
+        made = play(space, 2, seed=2)
+        if what == "floor":
+            assert min(one.probability for one in made) < 0.3
+        found = engine.verify()
+        assert found.ok, str(found)
+        if what == "freeze":
+            space.change(frozen=False)
+        slow.go_on.set()
+        engine.settle()
+        play(space, 2, seed=4)
+        engine.settle()
+        assert engine.verify().ok
+
+
+def test_a_stand_in_goes_its_own_way_and_has_no_refits() -> None:
+    rng = np.random.default_rng(0)
+    policy, twin = (Shared(dim=DIM) for _ in range(2))
+
+    def learn(n: int, *policies: Shared) -> None:
+        for _ in range(n):
+            arms = rng.standard_normal((TASKS, 2, DIM))
+            made = policy.decide(range(TASKS), arms, np.random.default_rng(1))
+            rewards = rng.normal(size=TASKS)
+            for one in policies:
+                one.learn(range(TASKS), arms, made, rewards)
+
+    with pytest.raises(DataError, match="learn a reward first"):
+        policy.stand_in()
+    learn(9, policy, twin)
+    stand_in = policy.stand_in()
+    prior = stand_in.prior
+    learn(40, stand_in)
+    assert stand_in.prior is prior
+    assert stand_in.rewards == policy.rewards + 40 * TASKS
+    assert not stand_in.refit_due(10**6)
+    learn(20, policy, twin)  # as if there had been none
+    arms = rng.standard_normal((TASKS, 4, DIM))
+    both = [one.expected_rewards(range(TASKS), arms) for one in (policy, twin)]
+    assert (both[0] == both[1]).all()
