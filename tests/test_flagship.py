@@ -173,6 +173,23 @@ def test_work_that_fails_leaves_no_file(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_runs_of_others_are_kept_apart_from_those_of_shared(tmp_path: Path) -> None:
+    options = {"tasks": 4, "rank": 1, "dim": 3, "rounds": 4, "trials": 1, "seed": 1}
+    folder, rivals = tmp_path / "shared", tmp_path / "others"
+    first = Kept(folder, rivals=rivals, tells=False)
+    for policy in ("shared", "ridge"):
+        first.plays("some", Command(options=options, policies=(policy,)))
+    for path in folder.iterdir():
+        path.unlink()
+    again = Kept(folder, rivals=rivals, may_run=False)
+    [play] = again.plays("some", Command(options=options, policies=("ridge",)))
+    ridge = policies.make("ridge", {}, rounds=4, dim=3, n_tasks=4)
+    world = Synthetic(dim=3, n_tasks=4, rank=1)
+    assert play.regret == simulate(ridge, world, 4, 1, trial=0).regret_per_task
+    with pytest.raises(NotRunError):
+        again.plays("some", Command(options=options, policies=("shared",)))
+
+
 def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     trials = [
         Kept(tmp_path / str(jobs), jobs=jobs).trials("some", "this", _twice, 3) for jobs in (1, 2)

@@ -113,7 +113,7 @@ def test_the_section_has_a_target_for_each_noise(tmp_path: Path) -> None:
     part = references.references(Kept(tmp_path, tells=False), scale)
     assert [len(table.rows) for table in part.tables] == [2, 2, 2]
     world = Synthetic(dim=8, n_tasks=6, rank=2, noise_std=1.0)
-    told = references.reference_trial(world, 6, SEED, 0)
+    told = references.shared_trial(world, 6, SEED, 0) | references.likely_trial(world, 6, SEED, 0)
     assert part.tables[2].rows[0][2:4] == tuple(f"{value:.3g}" for value in told.values())
     assert all(table.rows[0][4] == "-" != table.rows[1][4] for table in part.tables)
     assert "In 1 cells" in part.notes[0]

@@ -17,6 +17,7 @@ from benchmarks.report import machine
 from cobandits.files import write_whole
 
 FOLDER = Path("results") / "flagship"
+RIVALS = Path("benchmarks") / "flagship" / "rivals"
 PAGE = Path("docs") / "shared-results.md"
 
 SECTIONS: dict[str, Callable[[Kept, Scale], Part]] = {
@@ -44,12 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     scale = _scale(told)
     path = PAGE if scale == Scale() else FOLDER / "preview.md"
     path = told.page or path
+    rivals = RIVALS if scale == Scale() else FOLDER
     began = perf_counter()
     parts: dict[str, Part | str] = {}
     days: set[str] = set()
     for name in (told.sections or SECTIONS) if told.page else SECTIONS:
         asked = name in (told.sections or SECTIONS)
-        kept = Kept(FOLDER, jobs=told.jobs, cluster=told.cluster, may_run=asked)
+        kept = Kept(FOLDER, rivals=rivals, jobs=told.jobs, cluster=told.cluster, may_run=asked)
         parts[name] = _part(name, kept, scale)
         days |= kept.days
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -77,12 +77,30 @@ class Play:
             seconds=told["seconds"],
         )
 
+    @property
+    def line(self) -> str:
+        """The line of JSON that is kept: of what the command tells, no more than is used."""
+        return json.dumps(
+            {
+                "policy": self.policy,
+                "parameters": self.parameters,
+                "trial": self.trial,
+                "regret_per_task": self.regret,
+                "seconds": round(self.seconds, 4),
+            }
+        )
+
 
 class Kept:
     """What was run, in a folder; what is missing is run when it is asked for.
 
     Parameters
     ----------
+    folder : Path
+        Where the runs of ``shared`` are.
+    rivals : Path, optional
+        Where the runs of all others are, which another version of ``shared`` does not change; the
+        same folder where it is not given.
     jobs : int
         Processes to run in; results do not depend on it.
     cluster : str, optional
@@ -98,35 +116,45 @@ class Kept:
         self,
         folder: Path,
         *,
+        rivals: Path | None = None,
         jobs: int = 1,
         cluster: str | None = None,
         may_run: bool = True,
         tells: bool = True,
     ) -> None:
-        self.folder, self.jobs, self.may_run, self.tells = folder, jobs, may_run, tells
+        self.folder, self.rivals = folder, rivals or folder
+        self.jobs, self.may_run, self.tells = jobs, may_run, tells
         self.cluster = cluster
         self.seconds = 0.0  # of wall time, that all which was asked for took when it ran
         self.days: set[str] = set()  # on which it ran
 
     def plays(self, name: str, command: Command) -> list[Play]:
         """Return what a command printed; ``name`` begins the name of its file."""
-        return [Play.read(line) for line in self.lines(name, str(command), self._run(command))]
+        rival = "shared" not in command.policies
+        lines = self.lines(name, str(command), self._run(command), rival=rival)
+        return [Play.read(line) for line in lines]
 
-    def trials(self, name: str, said: str, work: Callable[[int], Line], trials: int) -> list[Line]:
+    def trials(
+        self, name: str, said: str, work: Callable[[int], Line], trials: int, *, rival: bool = False
+    ) -> list[Line]:
         """Return what ``work`` returns for each trial; ``said`` tells it from other work."""
 
         def run() -> list[str]:
             return [json.dumps(line) for line in self._in_parallel(work, range(trials))]
 
-        return [json.loads(line) for line in self.lines(name, f"{said}, {trials} trials", run)]
+        lines = self.lines(name, f"{said}, {trials} trials", run, rival=rival)
+        return [json.loads(line) for line in lines]
 
-    def lines(self, name: str, said: str, run: Callable[[], list[str]]) -> list[str]:
+    def lines(
+        self, name: str, said: str, run: Callable[[], list[str]], *, rival: bool = False
+    ) -> list[str]:
         """Return the lines that ``run`` returned, from its file if it ran before.
 
-        ``name`` begins the name of the file, ``said`` tells this run from others.
+        ``name`` begins the name of the file, ``said`` tells this run from others. A ``rival`` is
+        kept with the others' runs.
         """
         digest = hashlib.sha256(said.encode()).hexdigest()[:8]
-        path = self.folder / f"{name}-{digest}.jsonl"
+        path = (self.rivals if rival else self.folder) / f"{name}-{digest}.jsonl"
         if not _is_whole(path):
             if not self.may_run:
                 raise NotRunError("Not run yet.")
@@ -161,7 +189,7 @@ class Kept:
             where = ["--cluster", self.cluster] if self.cluster else ["--jobs", str(self.jobs)]
             words = [sys.executable, "-m", "cobandits", *command.words, *where]
             done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
-            return done.stdout.splitlines()
+            return [Play.read(line).line for line in done.stdout.splitlines()]
 
         return run
 

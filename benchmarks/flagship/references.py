@@ -17,22 +17,22 @@ from cobandits.environments import Synthetic
 from cobandits.policies import Shared
 from cobandits.simulate import simulate
 
-__all__ = ["reference_trial", "references", "sampled_trial"]
+__all__ = ["likely_trial", "references", "sampled_trial", "shared_trial"]
 
 LIKELY, SAMPLED = MostLikelyBasis.name, SampledBasis.name
 AT_MOST = 1.1  # of the regret of a reference, geometric mean over cells
 
 
-def reference_trial(world: Synthetic, rounds: int, seed: int, trial: int) -> Line:
-    """Return the regret per task of ``shared`` and of the most likely basis, on the same rounds."""
-    shared, likely = (
-        Shared(dim=world.dim, n_tasks=world.n_tasks),
-        _told(MostLikelyBasis, world, rounds),
-    )
-    return {
-        policy.name: simulate(policy, world, rounds, seed, trial=trial).regret_per_task
-        for policy in (shared, likely)
-    }
+def shared_trial(world: Synthetic, rounds: int, seed: int, trial: int) -> Line:
+    """Return the regret per task of ``shared``."""
+    policy = Shared(dim=world.dim, n_tasks=world.n_tasks)
+    return {SHARED: simulate(policy, world, rounds, seed, trial=trial).regret_per_task}
+
+
+def likely_trial(world: Synthetic, rounds: int, seed: int, trial: int) -> Line:
+    """Return the regret per task of the most likely basis, on the same rounds."""
+    policy = _told(MostLikelyBasis, world, rounds)
+    return {LIKELY: simulate(policy, world, rounds, seed, trial=trial).regret_per_task}
 
 
 def sampled_trial(world: Synthetic, rounds: int, seed: int, trial: int) -> Line:
@@ -69,11 +69,13 @@ def _cell(kept: Kept, scale: Scale, noise_std: float, n_tasks: int, rank: int) -
     world = Synthetic(dim=scale.dim, n_tasks=n_tasks, rank=rank, noise_std=noise_std)
     name, arguments = f"references{noise_std:g}-T{n_tasks}-r{rank}", (world, scale.rounds, SEED)
     trials, said = scale.reference_trials, f"references, {arguments}"
-    lines = kept.trials(name, said, partial(reference_trial, *arguments), trials)
-    regrets = columns(lines)
+    works = {"likely": likely_trial}
     if (n_tasks, rank) in scale.sampled:
-        more = kept.trials(f"{name}-sampled", said, partial(sampled_trial, *arguments), trials)
-        regrets |= columns(more)
+        works["sampled"] = sampled_trial
+    regrets = columns(kept.trials(name, said, partial(shared_trial, *arguments), trials))
+    for called, work in works.items():
+        trial = partial(work, *arguments)
+        regrets |= columns(kept.trials(f"{name}-{called}", said, trial, trials, rival=True))
     return Cell(setting={"T": n_tasks, "r": rank}, regrets=regrets)
 
 
