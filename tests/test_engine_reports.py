@@ -77,6 +77,23 @@ def test_what_was_hardly_ever_done_is_not_estimated(tmp_path: Path) -> None:
     assert any(note.startswith("always cola is not estimated: the log") for note in found.notes)
 
 
+def test_what_the_policy_never_does_is_not_estimated_by_what_it_does(tmp_path: Path) -> None:
+    """Tea pays in Berlin and soup in Rome: soon the log has nothing else, and each pays 1."""
+    pays = {"berlin": "tea", "rome": "soup"}
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = engine.space("teas", SCHEMA, seed=2)
+        for n in range(120):
+            task = ("berlin", "rome")[n % 2]
+            one = space.decide(task, arms=ARMS)
+            space.reward(one.id, float(one.arm == pays[task]))
+            engine.settle()  # the same decisions in every run
+        found = space.report()
+    assert found.policy is not None
+    assert found.policy.mean > 0.8
+    assert not {"always tea", "always soup", "random"} & set(found.estimates)
+    assert any("always tea is not estimated: the log hardly" in note for note in found.notes)
+
+
 def decisions(space: Space) -> list[Decision]:
     return [decision_answer(event, "") for event in space.events(kinds=["decision"])]
 

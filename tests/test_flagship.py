@@ -317,7 +317,9 @@ class Imagined(Kept):
             for policy in command.policies
         ]
 
-    def trials(self, name: str, said: str, work: Callable[[int], Line], trials: int) -> list[Line]:
+    def trials(
+        self, name: str, said: str, work: Callable[[int], Line], trials: int, *, rival: bool = False
+    ) -> list[Line]:
         return [{policy: self._regret(policy) for policy in real.FIRST}] * trials
 
     @staticmethod

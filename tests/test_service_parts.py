@@ -304,6 +304,32 @@ def test_a_tally_of_nothing_is_empty(service: Service) -> None:
     service.keys.close()
 
 
+@pytest.mark.parametrize(("floor", "told"), [(0.0, False), (0.4, True)])
+def test_a_baseline_that_is_hardly_ever_chosen_is_not_shown(
+    service: Service, floor: float, told: bool
+) -> None:
+    """The first arm, which pays 0.5; once the other is known to pay 1, it is never taken."""
+    space = service.engine.space("space", dim=2, floor=floor, seed=1)
+    for _ in range(100):
+        one = space.decide("berlin", arms=[{"features": [1.0, 0.0]}, {"features": [0.0, 1.0]}])
+        space.reward(one.id, {"0": 0.5, "1": 1.0}[one.arm])
+        service.engine.settle()  # the same decisions in every run
+    tally = Tally(space)
+    tally.refresh()
+    [note] = [note for name, _, note in Views(service)._facts(space, tally) if "Mean" in name]
+    periods = [cell.baseline for _, cell in tally.series()]
+    if told:
+        assert tally.baseline is not None
+        assert tally.baseline.value == pytest.approx(0.5)
+        assert note.startswith("baseline: 0.5")
+        assert any(periods)
+    else:
+        assert "cannot be told" in note
+        assert not any(periods)
+    service.engine.close()
+    service.keys.close()
+
+
 def test_a_tally_begins_near_the_end_of_a_long_log(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from cobandits.engine.versions import SchemaVersion
 from cobandits.errors import CobanditsError
 from cobandits.evaluation import Value, evaluate
 from cobandits.intervals import t_interval
+from cobandits.logs import Log
 from cobandits.schema import Schema
 
 __all__ = ["Day", "Earned", "Report", "changed_alone", "report"]
@@ -198,17 +199,26 @@ def _estimates(
     values: dict[str, Earned] = {}
     notes = []
     for name, table in found.items():
-        try:
-            value = evaluate(table, log, methods=("snips",))["snips"]
-        except CobanditsError as error:
-            notes.append(f"{name} is not estimated: {error}")
-            continue
-        if value.effective_n >= _EFFECTIVE:
-            values[name] = _earned(value)
+        value = _estimate(table, log)
+        if isinstance(value, str):
+            notes.append(f"{name} is not estimated: {value}")
         else:
-            n = f"{value.effective_n:.1f} decisions of its own"
-            notes.append(f"{name} is not estimated: the log says as much as {n}; raise the floor")
+            values[name] = _earned(value)
     return values, tuple(notes)
+
+
+def _estimate(table: Doubles, log: Log) -> Value | str:
+    """Return the value of choices with these probabilities, (n, K), or why it cannot be told."""
+    try:
+        value = evaluate(table, log, methods=("snips",))["snips"]
+    except CobanditsError as error:
+        return str(error)
+    if not value.supported:
+        return "the log hardly ever has what it would choose; raise the floor"
+    if value.effective_n < _EFFECTIVE:
+        n = f"{value.effective_n:.1f} decisions of its own"
+        return f"the log says as much as {n}; raise the floor"
+    return value
 
 
 def _available(one: Trajectory) -> NDArray[np.bool_]:

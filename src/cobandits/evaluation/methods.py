@@ -11,7 +11,17 @@ from numpy.typing import NDArray
 from cobandits.evaluation.models import Models, WeightedLog
 from cobandits.evaluation.shrinkage import Shrunken, is_shrunken, least_error, shrunk
 
-__all__ = ["ROUNDING", "Jackknife", "Mean", "Method", "Part", "Terms", "effective_rows", "terms_of"]
+__all__ = [
+    "ROUNDING",
+    "Jackknife",
+    "Mean",
+    "Method",
+    "Part",
+    "Terms",
+    "effective_rows",
+    "may_have_mean_one",
+    "terms_of",
+]
 
 Floats = NDArray[np.floating]
 Method = Literal["ips", "snips", "dm", "dr", "sndr", "switch-dr", "dros", "sgdr"]
@@ -39,6 +49,7 @@ class Mean(NamedTuple):
     n: int  # decisions
     effective: float  # own decisions that would say as much
     cautions: tuple[str, ...]
+    supported: bool = True  # whether the weights may have the mean 1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,13 +69,16 @@ class Terms:
         base, moved, norm = (x[part.rows] for x in (self.base, self.moved, self.norm))
         weights, n = self.weights[part.rows], len(base)
         effective = effective_rows(weights)
-        cautions = _weight_cautions(weights, self.full[part.rows]) + self.trouble
+        full = self.full[part.rows]
+        supported = may_have_mean_one(n, float(full.sum()), float(full @ full))
+        cautions = _weight_cautions(weights, full, supported=supported) + self.trouble
         if not norm.any():
-            return Mean(np.nan, np.inf, 1, n, effective, cautions)
+            return Mean(np.nan, np.inf, 1, n, effective, cautions, supported)
         ratio = float(moved.sum() / norm.sum())
         slopes = base + (moved - ratio * norm) / norm.mean()  # derivative in each row, times n
         error = float(np.std(slopes, ddof=1) / np.sqrt(n)) if n > 1 else np.inf
-        return Mean(float(base.mean()) + ratio, error, max(1, n - 1), n, effective, cautions)
+        value = float(base.mean()) + ratio
+        return Mean(value, error, max(1, n - 1), n, effective, cautions, supported)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,15 +156,28 @@ def effective_rows(weights: Floats) -> float:
     return float(weights.sum() ** 2 / squares) if squares > 0 else 0.0
 
 
-def _weight_cautions(weights: Floats, full: Floats) -> tuple[str, ...]:
+def may_have_mean_one(n: int, total: float, squares: float) -> bool:
+    """Tell whether n weights may have the mean 1, by their sum and their sum of squares.
+
+    They do where the log could choose all that the target chooses. Where it could not, a mean
+    reward that is normalised by the weights is that of the decisions they have in common.
+
+    >>> may_have_mean_one(100, 95.0, 95.0), may_have_mean_one(100, 68.0, 68.0)
+    (True, False)
+    """
+    mean = total / n
+    variance = max(0.0, squares / n - mean**2) / (n - 1) if n > 1 else np.inf
+    return bool(abs(mean - 1) <= _FAR * np.sqrt(variance) + ROUNDING)
+
+
+def _weight_cautions(weights: Floats, full: Floats, *, supported: bool) -> tuple[str, ...]:
     """Return reasons to doubt weighted means."""
     if not full.any():
         return ("the target never chooses what the log chose; the rewards say nothing of it",)
     found = []
     if (effective := effective_rows(weights)) < _FEW:
         found.append(f"as uncertain as {effective:.1f} decisions of its own; log more")
-    error = float(np.std(full, ddof=1) / np.sqrt(len(full))) if len(full) > 1 else np.inf
-    if abs(full.mean() - 1) > _FAR * error + ROUNDING:
+    if not supported:
         found.append(
             f"the mean weight is {full.mean():.3g}, not 1: the target chooses what the log "
             "hardly ever could, or the logged probabilities are wrong"

@@ -41,6 +41,7 @@ class Value:
     effective_n: float  # (sum w)^2 / sum w^2: as many decisions of the target's own say as much
     cautions: tuple[str, ...] = ()  # reasons to doubt it
     parameter: float | None = None  # that shrinks the weights, given or chosen
+    supported: bool = True  # whether the log could choose as the target does, by the weights' mean
 
     def __str__(self) -> str:
         doubts = f" ({'; '.join(self.cautions)})" if self.cautions else ""
@@ -174,6 +175,7 @@ def _value(
         effective_n=mean.effective,
         cautions=mean.cautions + more,
         parameter=terms.parameter,
+        supported=mean.supported,
     )
 
 

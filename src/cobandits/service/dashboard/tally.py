@@ -12,6 +12,7 @@ from typing import NamedTuple
 from cobandits.engine import Event, Space
 from cobandits.engine.encoding import arm_ids
 from cobandits.engine.events import choice_of, request_of
+from cobandits.evaluation.methods import may_have_mean_one
 
 __all__ = ["Cell", "Mean", "Tally"]
 
@@ -19,6 +20,7 @@ _STEP = 10  # seconds that a cell sums up
 _REMEMBERED = 100_000  # decisions whose rewards may still come
 _FIRST = 200_000  # events that are read at most when the service starts
 _CELLS = 7 * 24 * 360  # a week
+_EFFECTIVE = 10  # decisions of the baseline's own that the log must be worth
 
 
 class Mean(NamedTuple):
@@ -61,6 +63,10 @@ class Cell:
         for name in ("total", "squares", "weights", "weighted"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.moments = [a + b for a, b in zip(self.moments, other.moments, strict=True)]
+
+    def drop_baseline(self) -> None:
+        """Forget what was summed for the baseline."""
+        self.weights, self.weighted, self.moments = 0.0, 0.0, [0.0, 0.0, 0.0]
 
     @property
     def reward(self) -> Mean | None:
@@ -109,6 +115,18 @@ class Tally:
         self.earned: dict[str, Cell] = {}
 
     @property
+    def baseline(self) -> Mean | None:
+        """The mean reward that the baseline would have had; None where the log cannot tell.
+
+        It cannot where the baseline would choose what was hardly ever chosen.
+        """
+        whole, squares = self.whole, self.whole.moments[0]
+        if not squares or whole.weights**2 < _EFFECTIVE * squares:
+            return None
+        told = may_have_mean_one(whole.rewards, whole.weights, squares)
+        return whole.baseline if told else None
+
+    @property
     def last(self) -> int:
         """The number of the last event that was read."""
         return self._after or 0
@@ -147,7 +165,10 @@ class Tally:
                 one.add(event.value, made.weight, own=made.own)
 
     def series(self, most: int = 48) -> list[tuple[int, Cell]]:
-        """Return at most ``most`` periods of equal length, with their first second since 1970."""
+        """Return at most ``most`` periods of equal length, with their first second since 1970.
+
+        They have a baseline only where the whole log can tell it.
+        """
         with self._lock:
             known = sorted(
                 (step, cell) for step, cell in self.cells.items() if cell.decisions or cell.rewards
@@ -161,6 +182,9 @@ class Tally:
             periods: dict[int, Cell] = {}
             for step, cell in known:
                 periods.setdefault(step // width * width, Cell()).merge(cell)
+        if self.baseline is None:
+            for period in periods.values():
+                period.drop_baseline()
         return [(step * _STEP, periods[step]) for step in sorted(periods)]
 
 

@@ -14,7 +14,7 @@ from cobandits.engine.history import Record
 from cobandits.engine.status import SpaceStatus
 from cobandits.errors import DataError
 from cobandits.service.dashboard.charts import reward_chart, sharing_map
-from cobandits.service.dashboard.tally import Cell, Mean, Tally
+from cobandits.service.dashboard.tally import Mean, Tally
 from cobandits.service.handlers.history import sharing_of
 from cobandits.service.state import Service
 from cobandits.wire import SharingReply
@@ -28,6 +28,7 @@ _LATEST = 25  # decisions on a page
 _FIRST_PAGE = 5  # on the overview
 _FEW = 5  # rewards below which nothing is said of uncertainty: a prior of one reward knows none
 _ENOUGH = 32  # rewards after which a prior is learned aside, and pictures say something
+_UNTOLD = "what the baseline earns cannot be told: hardly ever chosen; raise the floor"
 _BACK_ALL, _BACK_TASK = 500, 20_000  # events that are looked at for them, from the end of the log
 
 
@@ -71,7 +72,7 @@ class Views:
                     "mode": space.settings.mode,
                     "decisions": now.decisions,
                     "rewards": now.rewards,
-                    "reward": _earned(tally.whole)[0],
+                    "reward": _earned(tally)[0],
                     "tasks": len(tally.tasks),
                     "version": space.version,
                 }
@@ -107,7 +108,7 @@ class Views:
         unrewarded = 1 - whole.rewards / whole.decisions if whole.decisions else 0.0
         return [
             ("Decisions", f"{now.decisions:,}", f"for {_count(len(tally.tasks), 'task')}"),
-            ("Mean reward", *_earned(whole)),
+            ("Mean reward", *_earned(tally)),
             ("Exploration", f"{explored:.1%}", "of the decisions took a less likely arm"),
             ("Without a reward", f"{unrewarded:.1%}", "of the decisions, so far"),
             ("Version", space.version, f"{_count(now.waiting, 'reward')} to be learned"),
@@ -178,11 +179,14 @@ def _begin(space: Space, tally: Tally) -> list[tuple[bool, str]]:
     ]
 
 
-def _earned(whole: Cell) -> tuple[str, str]:
+def _earned(tally: Tally) -> tuple[str, str]:
     """Return the mean reward of the policy's decisions, and what is beside it."""
+    whole, baseline = tally.whole, tally.baseline
     if whole.own == 1:
         return f"{whole.total:.3g}", "one reward; an interval needs two"
-    return _shown(whole.reward), f"baseline: {_shown(whole.baseline)}"
+    if baseline is None and whole.own >= _ENOUGH:
+        return _shown(whole.reward), _UNTOLD
+    return _shown(whole.reward), f"baseline: {_shown(baseline)}"
 
 
 def _alarms(space: Space, tally: Tally, waiting: int) -> list[str]:
@@ -194,7 +198,7 @@ def _alarms(space: Space, tally: Tally, waiting: int) -> list[str]:
             f"The tasks have changed, {len(changes)} times so far; last noticed after "
             f"{changes[-1]:,} rewards. Look at the reward over time, or return to a version."
         )
-    reward, baseline = tally.whole.reward, tally.whole.baseline
+    reward, baseline = tally.whole.reward, tally.baseline
     if reward and baseline and reward.high < baseline.low:
         found.append("The mean reward is below the baseline's, beyond chance.")
     if waiting > 1000:
