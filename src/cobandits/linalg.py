@@ -165,9 +165,9 @@ def solve_triangles(L: Floats, B: Floats) -> Floats:
     """
     if L.shape[-1] < _FEW_ROWS:
         return np.asarray(inverse_triangles(L, lower=True) @ B)
-    out = np.empty_like(B)
-    for one, right, to in zip(L, B, out, strict=True):  # transposed, since BLAS reads columns
-        to[:] = scipy.linalg.blas.dtrsm(1.0, one.T, right.T, side=1).T
+    out, solve = np.array(B, np.float64, order="C"), scipy.linalg.blas.dtrsm
+    for one, right in zip(L, out, strict=True):  # transposed, since BLAS reads columns
+        solve(1.0, one.T, right.T, side=1, overwrite_b=1)  # in place
     return out
 
 

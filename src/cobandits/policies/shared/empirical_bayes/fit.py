@@ -222,7 +222,8 @@ def _fit_alone(
         most = float(np.log(config.VARIANCE_STEP))
         factor, before = float(np.exp(np.clip(-gain / slope, -most, most))), (at, gain)
         factors = replace(factors, isotropic=factor * factors.rho * found.noise, noise=found.noise)
-    likelihood = (rows if all_tasks else some).likelihood(factors.rho, start.center)
+    if all_tasks or np.log(factors.rho) != at:
+        likelihood = (rows if all_tasks else some).likelihood(factors.rho, start.center)
     found = fit_isotropic(likelihood, factors, noise=bounds)
     return Fit(FittedPrior.of(found, likelihood, start=start, before=factors), likelihood)
 

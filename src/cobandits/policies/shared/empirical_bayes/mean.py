@@ -102,7 +102,8 @@ def common_mean(C: Doubles, G: Doubles, g: Doubles, *, n_tasks: int) -> CommonMe
 
 def _shapes(C: Doubles, G: Doubles) -> tuple[_Shape, _Shape]:
     """Return both shapes of the mean's covariance, that of thetas and the isotropic one."""
-    isotropic = _Shape.of(np.eye(len(C)), G)
+    values, vectors = np.linalg.eigh(G)
+    isotropic = _Shape(np.maximum(values, 0), vectors)
     if np.count_nonzero(C) == len(C) and (C.diagonal() == C[0, 0]).all():  # it is isotropic too
         return _Shape(C[0, 0] * isotropic.values, np.sqrt(C[0, 0]) * isotropic.basis), isotropic
     return _Shape.of(_root(C), G), isotropic

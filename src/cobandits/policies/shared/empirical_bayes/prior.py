@@ -54,6 +54,21 @@ class Coordinates:
             matrix = np.hstack([matrix[:, :d] @ vectors, matrix[:, d:]])
         return cls(matrix=matrix)
 
+    def applied(self, rows: Doubles) -> Doubles:
+        """Return rows ``[phi, 1]``, (..., d + 1), in the coordinates, (..., p)."""
+        if not self._is_scaling:
+            return np.asarray(rows @ self.matrix)
+        found, shifts = rows * self.matrix.diagonal(), self.matrix[-1, :-1]
+        if shifts.any():
+            found[..., :-1] += rows[..., -1:] * shifts
+        return found
+
+    @cached_property
+    def _is_scaling(self) -> bool:
+        """Whether every feature is scaled and shifted by itself: no product of matrices then."""
+        above = self.matrix[:-1]
+        return self.dim == len(self.matrix) and not np.any(above - np.eye(*above.shape) * above)
+
     def from_others(self, others: Coordinates) -> Doubles:
         """Return the matrix from vectors in other coordinates to those in these, (p, q)."""
         if self.matrix.shape[0] == self.dim:
