@@ -12,6 +12,7 @@ import pytest
 
 import cobandits
 from cobandits import compiled
+from cobandits.policies import propensities
 
 PACKAGE = Path(cobandits.__file__).parent
 LIGHT = {"cobandits", "cobandits.compiled", "cobandits.errors", "cobandits.simulate"}
@@ -102,3 +103,21 @@ def test_without_compiled_code_the_first_import_says_so_once(without_compiled_co
 def test_with_compiled_code_nothing_is_said() -> None:
     code = "import cobandits; from cobandits import LowRank"
     assert printed(code, PYTHONWARNINGS="default").stderr == ""
+
+
+@pytest.mark.skipif(not propensities.COMPILED, reason="the compiled half is not built")
+def test_a_play_of_the_shared_policy_does_not_load_scipys_special_functions() -> None:
+    """Loading them takes longer than a thousand decisions."""
+    found = loaded(
+        "from cobandits.environments import Synthetic\n"
+        "from cobandits.policies import Shared\n"
+        "from cobandits.randomness import stream\n"
+        "policy, rng = Shared(dim=5, n_tasks=3), stream(0, 'policy', 0)\n"
+        "world = Synthetic(dim=5, n_tasks=3, rank=1, n_arms=3, noise_std=0.1)\n"
+        "for asked in world.rounds(30, seed=0, trial=0):\n"
+        "    told = asked.outcome(policy.decide(asked.tasks, asked.arms, rng))\n"
+        "    policy.learn(told.tasks, told.arms, told.decisions, told.rewards)\n"
+        "pass"
+    )
+    assert "cobandits.policies.shared.policy" in found
+    assert "scipy.special" not in found

@@ -9,7 +9,7 @@ from scipy.stats import chi2, multivariate_normal
 
 from cobandits.decisions import Decisions
 from cobandits.policies import Shared, propensities
-from cobandits.policies.propensities import draw, greedy, winning
+from cobandits.policies.propensities import draw, greedy, normal_cdf, winning
 
 
 def test_greedy_takes_the_best_and_shares_ties() -> None:
@@ -28,6 +28,15 @@ def test_draws_follow_the_probabilities() -> None:
     np.testing.assert_array_equal(reported, p[chosen])
     kept = p > 0
     assert ((counts[kept] - n * p[kept]) ** 2 / (n * p[kept])).sum() < 18.4  # chi2(2)
+
+
+def test_the_normal_distribution_is_that_of_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of any shape, of what is not contiguous, and far from 0."""
+    values = np.concatenate([np.linspace(-37, 9, 998), [-np.inf, np.inf]]).reshape(20, 50)
+    for asked in (values, values.T, values[::2, ::3], values[:0]):
+        np.testing.assert_allclose(normal_cdf(asked), ndtr(asked), rtol=1e-12, atol=0)
+    monkeypatch.setattr(propensities, "COMPILED", False)
+    np.testing.assert_array_equal(normal_cdf(values), ndtr(values))
 
 
 def test_two_arms_are_exact() -> None:

@@ -200,7 +200,23 @@ done:
     return result;
 }
 
+static PyObject *py_normal_cdf(PyObject *self, PyObject *args) {
+    Py_buffer values, out;
+    PyObject *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*w*", &values, &out)) return NULL;
+    long n = values.len / (long)sizeof(double);
+    if (!has_length(&values, n, sizeof(double), "values") || !has_length(&out, n, sizeof(double), "out")) goto done;
+    const double *x = values.buf;
+    double *p = out.buf;
+    for (long i = 0; i < n; i++) p[i] = normal_cdf(x[i]);
+    result = Py_NewRef(Py_None);
+done:
+    PyBuffer_Release(&values), PyBuffer_Release(&out);
+    return result;
+}
+
 static PyMethodDef methods[] = {
+    {"normal_cdf", py_normal_cdf, METH_VARARGS, "The distribution function of N(0, 1)."},
     {"winning", py_winning, METH_VARARGS, "The probability that an arm has the highest of Gaussian values."},
     {NULL, NULL, 0, NULL},
 };

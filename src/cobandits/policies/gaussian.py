@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits import pages
 from cobandits.errors import ConfigurationError, DataError
 from cobandits.kernels import chunks, turns
 from cobandits.linalg import inverse_triangles
@@ -50,7 +51,7 @@ class GaussianPosteriors:
         self.dim, self.ridge = dim, ridge
         _check_room(n_tasks * (dim * (dim + 1) // 2 + dim) * 8, n_tasks, dim)
         self.means: Doubles = np.zeros((n_tasks, dim))  # (T, d)
-        self.roots: Doubles = np.zeros((n_tasks, dim * (dim + 1) // 2))  # column after column of S
+        self.roots = pages.zeros((n_tasks, dim * (dim + 1) // 2))  # column after column of S
         self.roots[:, np.cumsum(np.arange(1, dim + 1)) - 1] = 1 / np.sqrt(ridge)
         self.log_volumes: Doubles = np.zeros(n_tasks)  # log det(P_t^-1) - log det(ridge I)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
+from cobandits.policies.propensities import normal_cdf
 from cobandits.policies.shared import config
 
 __all__ = ["Beliefs", "neglected_shares", "similar_rewards", "worth_trying"]
@@ -84,4 +84,4 @@ def worth_trying(
 def _expected_improvement(values: Doubles, std: Doubles, level: Doubles) -> Doubles:
     """Return ``E max(v - level, 0)`` of Gaussian values v, (m, K)."""
     u = (values - level) / std
-    return np.asarray(std * (np.exp(-0.5 * u**2) / np.sqrt(2 * np.pi) + u * scipy.special.ndtr(u)))
+    return np.asarray(std * (np.exp(-0.5 * u**2) / np.sqrt(2 * np.pi) + u * normal_cdf(u)))

@@ -69,14 +69,16 @@ def learn_all(state: State) -> Learned:
         store = steps.step(posteriors_under(store, selector.following(best, fit), fit))
         fit = _fitted(state, store, best)
     following = selector.following(best, fit)
-    posteriors = posteriors_under(store, following, fit)
+    growth = fit.growth(best, unexplained=unexplained)
+    prior, blocks = _prior_under(following, fit), fit.blocks
+    del fit  # its likelihoods take more memory than the rows
+    posteriors = TaskPosteriors.of(store, prior, blocks)
     for _ in range(reward_config.LAPLACE_PASSES if steps is not None else 0):
         assert steps is not None
         store = steps.step(posteriors)
         posteriors = TaskPosteriors.of(store, posteriors.prior)
         if likelihood.noise is None or steps.moved < reward_config.LAPLACE_TOLERANCE:
             break
-    growth = fit.growth(best, unexplained=unexplained)
     return Learned(store, following, posteriors, growth)
 
 
@@ -90,8 +92,12 @@ def posteriors_under(
     store: RowStore, selector: HyperparameterSelector, fit: PriorFit
 ) -> TaskPosteriors:
     """Return all posteriors under the prior of a fit that a selector selects."""
-    prior = selector.scaled(fit.under(selector.hyperparameters))
-    return TaskPosteriors.of(store, DecomposedPrior.of(prior), fit.blocks)
+    return TaskPosteriors.of(store, _prior_under(selector, fit), fit.blocks)
+
+
+def _prior_under(selector: HyperparameterSelector, fit: PriorFit) -> DecomposedPrior:
+    """Return the prior of a fit that a selector selects."""
+    return DecomposedPrior.of(selector.scaled(fit.under(selector.hyperparameters)))
 
 
 def _fitted(

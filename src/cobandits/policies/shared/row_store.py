@@ -14,10 +14,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from cobandits import pages
 from cobandits.policies.shared import config
 from cobandits.policies.shared.discount import age_weights
 from cobandits.policies.shared.equivalent_rows import compress
 from cobandits.policies.shared.reader import Part, Reader, refused
+from cobandits.policies.shared.row_places import places
 
 __all__ = ["DROPPED", "NEW", "RowStore"]
 
@@ -169,7 +171,7 @@ class RowStore:
         """Return the store with memory for ``n_rows`` more."""
         if len(self.row_buffer) >= (capacity := self.used + n_rows):
             return self
-        owners, rows = np.empty(capacity, np.int64), np.empty((capacity, self.width))
+        owners, rows = np.empty(capacity, np.int64), pages.zeros((capacity, self.width))
         owners[: self.used], rows[: self.used] = self.flat
         return replace(self, row_buffer=rows, owner_buffer=owners)
 
@@ -191,17 +193,14 @@ class RowStore:
         return self._sorted(rows, sizes)
 
     def rows(self, slots: Codes, length: int) -> Doubles:
-        """Return the first rows of some slots, (m, length, width), 0 where there are none.
+        """Return the first rows of some slots, (m, length, width), weighted by age, or 0.
 
-        They are weighted by their ages. Where all slots are asked for, a few at a time, use a store
-        that is :meth:`sorted`.
+        Where all slots are asked for, a few at a time, use a store that is :meth:`sorted`.
         """
-        if self.starts is None:
-            return self.only(slots).sorted().rows(slots, length)
-        if not self.used:
+        if not self.sizes[slots].any():
             return np.zeros((len(slots), length, self.width))
         steps = np.arange(length)
-        held = self.row_buffer[np.minimum(self.starts[slots, None] + steps, self.used - 1)]
+        held = self.row_buffer[places(self.flat[0], self.sizes, self.starts, slots, steps)]
         held[steps >= self.sizes[slots, None]] = 0
         if self.discount < 1:
             held *= np.sqrt(age_weights(held, self.discount))[..., None]
@@ -232,7 +231,7 @@ class RowStore:
     def _reserved(self, n_rows: int) -> Doubles:
         """Return memory for so many rows, and those until the next refit; taken when written to."""
         capacity = min(int(n_rows * (1 + config.SETTLED_GROWTH)), self.most)
-        return np.empty((max(n_rows, capacity), self.width))
+        return pages.zeros((max(n_rows, capacity), self.width))
 
     def _sorted(self, rows: Doubles, sizes: Codes) -> RowStore:
         """Return a store of the same tasks with rows that are sorted by slot, in a buffer."""

@@ -35,7 +35,7 @@ def task_blocks(store: RowStore, slots: Codes, coordinates: Coordinates) -> Iter
         size = max(1, config.BLOCK_BYTES // (8 * n * p))
         some = slots[start : start + size]
         F = store.rows(some, n)
-        Z, y = coordinates.applied(F[..., :-1]), F[..., -1]
+        Z, y = coordinates.applied(F[..., :-1]), F[..., -1].copy()  # F need not stay
         if n > config.COMPRESSION * (p + 1):  # p + 1 rows are equivalent
             both: Doubles = np.concatenate([Z, y[..., None]], axis=2)
             both = np.asarray(np.linalg.qr(both, mode="r"))

@@ -210,8 +210,8 @@ def _fit_alone(
     isotropic = float(np.trace(start.covariance)) / p
     factors = Factors(L=np.zeros((p, 0)), isotropic=isotropic, noise=bounds.clip(start.noise))
     slope, before = -1.0, (0.0, 0.0)
+    likelihood = some.likelihood(factors.rho, start.center)
     for step in range(config.ALONE_STEPS):
-        likelihood = some.likelihood(factors.rho, start.center)
         found = fit_isotropic(likelihood, factors, noise=bounds)
         found = found.suited_to(found.information(likelihood))
         at, gain = float(np.log(factors.rho)), float(np.log(found.rho / factors.rho))
@@ -222,8 +222,9 @@ def _fit_alone(
         most = float(np.log(config.VARIANCE_STEP))
         factor, before = float(np.exp(np.clip(-gain / slope, -most, most))), (at, gain)
         factors = replace(factors, isotropic=factor * factors.rho * found.noise, noise=found.noise)
-    if all_tasks or np.log(factors.rho) != at:
-        likelihood = (rows if all_tasks else some).likelihood(factors.rho, start.center)
+        likelihood = some.likelihood(factors.rho, start.center)
+    if all_tasks:
+        likelihood = rows.likelihood(factors.rho, start.center)
     found = fit_isotropic(likelihood, factors, noise=bounds)
     return Fit(FittedPrior.of(found, likelihood, start=start, before=factors), likelihood)
 
