@@ -75,6 +75,22 @@ def test_features_get_mean_square_1_and_only_a_large_mean_is_removed() -> None:
     np.testing.assert_array_equal(Z[:, 3], 1)
 
 
+@pytest.mark.parametrize("most", [2, 3])
+def test_rows_in_coordinates_are_products_with_their_matrix(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a matrix mixes features: principal directions, and others of as many columns."""
+    monkeypatch.setattr(config, "MOST_FEATURES", most)
+    rng = np.random.default_rng(0)
+    Phi = rng.standard_normal((4, 50, 3)) * [1.0, 30.0, 1e-4] + [0.5, -3000.0, 0.0]
+    F = rows(Phi, np.zeros((4, 50)))[..., :-1]
+    plain = Coordinates.of(stored(Phi, np.zeros((4, 50))))
+    mixed = Coordinates(matrix=plain.matrix + np.eye(4, k=1)[:, : most + 1])
+    for one in (plain, mixed):
+        assert one.matrix.shape == (4, most + 1)
+        np.testing.assert_allclose(one.applied(F), F @ one.matrix, rtol=1e-12, atol=1e-9)
+
+
 def test_of_few_rows_features_have_the_size_of_all_unless_their_units_differ() -> None:
     rng = np.random.default_rng(1)
     for n in (1, 5, 20):
