@@ -28,12 +28,12 @@ SOME = stored(*drawn()[:2])  # rows without an offset
 PRIORS = fit_priors(SOME, None, Hyperparameters()).following(Hyperparameters())
 
 
-def with_errors(*errors: float) -> HyperparameterSelector:
+def with_errors(*errors: float, full: float = 0.0, clear: float = 0.0) -> HyperparameterSelector:
     """Return a selector of two tasks with so many errors of the candidates so far."""
     return HyperparameterSelector(
         priors=PRIORS,
-        errors=np.array(errors, np.float64),
-        thetas=np.zeros((2, 3, 4)),
+        errors=np.array([*errors, full, clear], np.float64),
+        thetas=np.zeros((2, 4, 4)),
         places=np.arange(2),
     )
 
@@ -49,6 +49,29 @@ def test_tasks_share_only_where_that_is_better(alone: float, shared: bool) -> No
     unit = config.AS_GOOD - 1
     assert 0 < unit <= 0.05
     assert with_errors(100 + 100 * unit * alone, 100, 1, 1).best(SOME).shared is shared
+
+
+@pytest.mark.parametrize(("full", "clear"), [(0.9, False), (1.1, True), (-1.0, False)])
+def test_directions_are_left_out_only_where_that_is_better(full: float, clear: bool) -> None:
+    """By how much errors with all directions exceed those without, in units of what counts."""
+    errors = 100 + 100 * (config.AS_GOOD - 1) * full
+    assert with_errors(200, 100, 1, 1, full=errors, clear=100).best(SOME).clear is clear
+
+
+def test_directions_that_noise_made_do_not_stand_out() -> None:
+    """Three are fitted to tasks of rank 2 with much noise; two are clear, and nearer the truth."""
+    Phi, y, Theta = drawn(d=20, T=40, n=15, noise=3.0)
+    fit = fit_priors(stored(Phi, y), None, Hyperparameters())
+    clear = fit.shared.clear
+    assert clear is not None
+    assert clear.factors.L.shape[1] == 2 < fit.shared.factors.L.shape[1]
+    full, left = (
+        float(
+            np.sum((fit.thetas(Hyperparameters(shared=True, clear=value))[:, :-1] - Theta.T) ** 2)
+        )
+        for value in (False, True)
+    )
+    assert left < full
 
 
 def test_an_offset_has_to_be_clearly_better() -> None:
@@ -90,9 +113,11 @@ def test_only_tasks_that_were_learned_from_are_scored() -> None:
     rng = np.random.default_rng(0)
     places = np.array([1, -1, 0])  # slot 1 had too few rows to be learned from in time
     selector = replace(
-        with_errors(*[1.0] * 4), thetas=rng.standard_normal((2, 3, 4)), places=places
+        with_errors(*[1.0] * 4, full=1.0, clear=1.0),
+        thetas=rng.standard_normal((2, 4, 4)),
+        places=places,
     )
-    numbers = [0, 1, 0, 2]  # the default hyperparameters are among both kinds
+    numbers = [0, 1, 0, 2, 1, 3]  # the default hyperparameters are among both kinds
     F, slots = rng.standard_normal((6, 5)), np.array([2, -1, 1, 0, 3, -2])
     predicted = [selector.thetas[place, numbers] @ F[i, :-1] for place, i in ((0, 0), (1, 3))]
     errors = (F[0, -1] - predicted[0]) ** 2 + (F[3, -1] - predicted[1]) ** 2
@@ -114,7 +139,7 @@ def test_the_first_reward_of_a_task_is_scored_for_the_offset_alone() -> None:
             (row[0, -1] - row[0, :-1] @ fit.shared.prior(offset=offset).theta) ** 2
             for offset in (False, True)
         ]
-        expected = [0, 0, *errors] if slot == NEW else np.zeros(4)
+        expected = [0, 0, *errors, 0, 0] if slot == NEW else np.zeros(6)
         np.testing.assert_allclose(scored.errors, expected, rtol=1e-9)
         np.testing.assert_array_equal(scored.recent, [0, 0, 1, 1, 1])
 
@@ -122,31 +147,31 @@ def test_the_first_reward_of_a_task_is_scored_for_the_offset_alone() -> None:
 def every_candidate(used: Hyperparameters) -> list[Hyperparameters]:
     """Return the hyperparameters in use with each value of each, the same one twice."""
     found = [used._replace(shared=value) for value in (False, True)]
-    return found + [used._replace(offset=value) for value in (False, True)]
+    found += [used._replace(offset=value) for value in (False, True)]
+    return found + [used._replace(shared=True, clear=value) for value in (False, True)]
 
 
 @pytest.mark.parametrize("used", [Hyperparameters(), Hyperparameters(shared=True, offset=True)])
 def test_candidates_are_all_different_and_in_one_order(used: Hyperparameters) -> None:
     different = list(dict.fromkeys(every_candidate(used)))
     assert candidates(used) == different
-    assert len(different) == 3
+    assert len(different) == 4
 
 
 def test_every_candidate_predicts_with_the_thetas_that_it_would_have_had() -> None:
     Phi, y, _ = drawn(n=4)
     used = Hyperparameters(shared=True, offset=True)
     fit = fit_priors(stored(Phi, y + 2), None, Hyperparameters())
-    selector = HyperparameterSelector(hyperparameters=used, errors=np.arange(4.0))
+    selector = HyperparameterSelector(hyperparameters=used, errors=np.arange(6.0))
     selector = selector.following(used, fit)
-    np.testing.assert_allclose(selector.errors, np.arange(4.0) / 2)
+    np.testing.assert_allclose(selector.errors, np.arange(6.0) / 2)
     assert selector.hyperparameters == used
-    assert selector.thetas.shape == (8, 3, 6)
+    assert selector.thetas.shape == (8, 4, 6)
     row = rows(Phi, y + 2)[3, 1:2]  # of task 3
     scored = selector.scored(np.array([3]), row, np.ones(1), np.ones(1))
     errors = scored.errors - selector.errors
     for number, candidate in enumerate(every_candidate(used)):
-        fitted = fit.shared if candidate.shared else fit.alone
-        prior = fitted.prior(offset=candidate.offset)
+        prior = fit.chosen(candidate).prior(offset=candidate.offset)
         for t, F in enumerate(rows(Phi, y + 2)):
             theta, _ = normal_equations(F[:, :-1] @ prior.coordinates.matrix, y[t] + 2, prior)
             features = prior.coordinates.matrix @ theta + prior.theta
@@ -162,9 +187,9 @@ def test_with_another_offset_all_starts_afresh() -> None:
     Phi, y, _ = drawn(n=4)
     used = Hyperparameters(offset=True)
     fit = fit_priors(stored(Phi, y), None, used)
-    selector = HyperparameterSelector(errors=np.arange(4.0), recent=np.ones(5))
+    selector = HyperparameterSelector(errors=np.arange(6.0), recent=np.ones(5))
     found = selector.following(used, fit)
-    np.testing.assert_array_equal(found.errors, np.zeros(4))
+    np.testing.assert_array_equal(found.errors, np.zeros(6))
     np.testing.assert_array_equal(found.recent, np.zeros(5))
     assert found.start(used) is found.priors is not None
     assert found.start(Hyperparameters()) is None
@@ -191,7 +216,7 @@ def test_variances_are_scaled_by_how_errors_exceed_what_was_expected(
     noise, now = priors.alone.noise, fit.under(Hyperparameters()).noise
     n = 100_000.0  # so many that chance is small
     recent = np.array([0, 0, n, n * (now + found * noise), n * 2 * noise])
-    selector = HyperparameterSelector(priors=priors, recent=recent)
+    selector = HyperparameterSelector(priors=priors, recent=recent, noise=noise)
     after = selector.following(Hyperparameters(), fit)
     assert after.spread == pytest.approx(spread, rel=0.06)
     few = replace(selector, recent=recent / 1e4, spread=7.0)

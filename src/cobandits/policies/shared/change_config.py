@@ -162,3 +162,6 @@ Units are those of the log-likelihood ratio in ``DRIFT_THRESHOLD``, and the thre
 The margin is that of errors half a variance smaller. Move how soon a false alarm is undone.
 Judgement.
 """
+
+LEAST_CALIBRATION = 1e-6
+"""Least factor by which variances are scaled where errors are smaller than expected."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.policies.shared import change_config, config
+from cobandits.policies.shared import change_config
 from cobandits.policies.shared.reader import Part, Reader, refused
 
 __all__ = ["DriftDetector", "log_ratios"]
@@ -134,7 +134,7 @@ class DriftDetector:
         """Mean ratio of squared errors to the expected ones, at most 1."""
         if self.rows < change_config.DRIFT_LEAST_ROWS:
             return 1.0
-        return float(np.clip(self.baseline[1], config.LEAST_CALIBRATION, 1))
+        return float(np.clip(self.baseline[1], change_config.LEAST_CALIBRATION, 1))
 
     @property
     def raised(self) -> bool:

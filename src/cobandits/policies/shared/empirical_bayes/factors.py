@@ -27,7 +27,14 @@ from cobandits.policies.shared.empirical_bayes.likelihood import (
     SummedLikelihood,
 )
 
-__all__ = ["Factors", "NoiseBounds", "Problem", "fit_factors", "fit_isotropic"]
+__all__ = [
+    "Factors",
+    "NoiseBounds",
+    "Problem",
+    "column_precision",
+    "fit_factors",
+    "fit_isotropic",
+]
 
 Doubles = NDArray[np.float64]
 
@@ -105,6 +112,22 @@ class Factors:
         pulls = likelihood.pulls(self.L, float(np.log(self.noise)), center)
         return np.asarray(pulls @ self.covariance / self.noise + center)
 
+    def clear(self, total: Doubles, *, n_tasks: int, precision: float) -> Factors:
+        """Return the factors with the columns alone that are wider than noise makes them.
+
+        Where T tasks share nothing, and each has the information I in a direction, the widest of p
+        directions has the sample variance ``S = (1 + sqrt(p / T))^2 / I``, of which ``1 / I`` is
+        expected of noise (Marchenko and Pastur). Of S the prior of L leaves x, where ``1 / x -
+        S / x^2 + precision / T = 0``. ``total`` is the information of all tasks, times the noise.
+        """
+        U, roots, _ = np.linalg.svd(self.L, full_matrices=False)
+        p, least = len(self.L), config.LEAST_RHO * n_tasks
+        own = self.noise * n_tasks * p / max(float(np.trace(total)), least)  # 1 / I
+        widest, weight = own * (1 + np.sqrt(p / n_tasks)) ** 2, precision / n_tasks
+        left = (np.sqrt(1 + 4 * weight * widest) - 1) / (2 * weight)
+        clear = roots**2 > config.CLEAR_WIDTH * (left - own)
+        return replace(self, L=U[:, clear] * roots[clear])
+
     def suited_to(self, information: Information) -> Factors:
         """Return the isotropic variance that rewards suggest, by MacKay's rule.
 
@@ -131,6 +154,11 @@ class Problem(NamedTuple):
     most_columns: int
 
 
+def column_precision(p: int, scale: float) -> float:
+    """Return the precision of each number of L, of p coordinates and rewards of a variance."""
+    return config.COLUMN_PRECISION * p / scale
+
+
 def fit_factors(problem: Problem, start: Factors) -> Factors:
     """Maximise the posterior density of L and the noise from ``start`` on, by L-BFGS.
 
@@ -138,7 +166,7 @@ def fit_factors(problem: Problem, start: Factors) -> Factors:
     """
     likelihood, scale, noise = problem.likelihood, problem.scale, problem.noise
     rho, p = start.rho, len(start.L)
-    precision = config.COLUMN_PRECISION * p / scale  # of each number of L
+    precision = column_precision(p, scale)
     L = _with_columns(problem, start, precision)
     if not L.shape[1]:
         return fit_isotropic(likelihood, start, noise=noise)

@@ -13,6 +13,7 @@ from cobandits.policies.shared.empirical_bayes.factors import (
     Factors,
     NoiseBounds,
     Problem,
+    column_precision,
     fit_factors,
     fit_isotropic,
 )
@@ -199,7 +200,28 @@ def _fit_shared(
         information = factors.information(likelihood)
     columns = min(config.MOST_COLUMNS, len(start.covariance) - 1, information.n_tasks - 1)
     found = fit_factors(Problem(likelihood, scale, bounds, columns), factors)
-    return Fit(FittedPrior.of(found, likelihood, start=start, before=factors), likelihood)
+    fitted = FittedPrior.of(found, likelihood, start=start, before=factors)
+    clear = _clear(fitted, likelihood, bounds, scale)
+    return Fit(replace(fitted, clear=clear), likelihood)
+
+
+def _clear(
+    fitted: FittedPrior, likelihood: SummedLikelihood, bounds: NoiseBounds, scale: float
+) -> FittedPrior | None:
+    """Return the prior with the directions alone that stand out of noise; None if all or none do.
+
+    They leave more to the noise, which is learned again by steps of Newton's method.
+    """
+    n_tasks, n_columns = fitted.information.n_tasks, fitted.factors.L.shape[1]
+    precision, clear = column_precision(len(fitted.total), scale), fitted.factors
+    for _ in range(config.CLEAR_STEPS):
+        clear = clear.clear(fitted.total, n_tasks=n_tasks, precision=precision)
+        if clear.L.shape[1] in (0, n_columns):
+            return None
+        slope = likelihood.value(clear.L, float(np.log(clear.noise)))[2]
+        noise = bounds.clip(clear.noise * float(np.exp(-2 * slope / likelihood.n_rows)))
+        clear = replace(clear, isotropic=clear.rho * noise, noise=noise)
+    return FittedPrior.of(clear, likelihood, start=fitted.start, before=fitted.before)
 
 
 def _fit_alone(

@@ -22,6 +22,7 @@ from cobandits.policies.shared.empirical_bayes.likelihood import (
 from cobandits.policies.shared.empirical_bayes.mean import CommonMean, common_mean
 from cobandits.policies.shared.empirical_bayes.prior import Coordinates, Prior, Products
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows
+from cobandits.policies.shared.reader import Reader
 
 __all__ = [
     "FittedPrior",
@@ -52,6 +53,25 @@ class Priors(NamedTuple):
         M = coordinates.from_others(self.shared.coordinates)
         return Priors(*(prior.in_coordinates(coordinates, M) for prior in self))
 
+    @classmethod
+    def read(cls, reader: Reader, prior: Prior) -> Priors:
+        """Read the priors of a file; ``prior`` is the one in use, in the same coordinates."""
+        shared = replace(
+            prior,
+            covariance=reader.doubles("covariance", prior.covariance.shape),
+            mean=reader.doubles("mean", prior.mean.shape),
+            offset=reader.number("offset"),
+            noise=reader.variance("noise"),
+        )
+        alone = replace(
+            prior,
+            covariance=np.eye(len(prior.mean)) * reader.variance("alone_variance"),
+            mean=reader.doubles("alone_mean", prior.mean.shape),
+            offset=reader.number("alone_offset"),
+            noise=reader.variance("alone_noise"),
+        )
+        return cls(shared, alone)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FittedPrior:
@@ -62,6 +82,7 @@ class FittedPrior:
     total: Doubles  # of the information, times the noise, (p, p)
     start: Prior  # has the coordinates, and the center of the information
     before: Factors  # that the fit started from
+    clear: FittedPrior | None = None  # with directions alone that stand out, where some do not
 
     @classmethod
     def of(
@@ -168,9 +189,15 @@ class FittedPriors:
     shared: FittedPrior
     alone: FittedPrior  # of the first tasks, where it is not in use
 
+    def chosen(self, hyperparameters: Hyperparameters) -> FittedPrior:
+        """Return the fitted prior to use."""
+        if not hyperparameters.shared:
+            return self.alone
+        return (hyperparameters.clear and self.shared.clear) or self.shared
+
     def under(self, hyperparameters: Hyperparameters) -> Prior:
         """Return the prior to use: its covariance includes what is not known of the mean."""
-        fitted = self.shared if hyperparameters.shared else self.alone
+        fitted = self.chosen(hyperparameters)
         prior = fitted.updated(offset=hyperparameters.offset)
         unknown = fitted.mean_covariance(offset=hyperparameters.offset)
         return replace(prior, covariance=prior.covariance + unknown)
@@ -216,13 +243,12 @@ class PriorFit(FittedPriors):
         """Return the thetas with intercept that would be learned, (len(slots), d + 1)."""
         (shared, alone), offset = self.likelihoods, hyperparameters.offset
         if hyperparameters.shared:
-            return self.shared.thetas(shared, offset=offset)[: alone.n_tasks]
+            return self.chosen(hyperparameters).thetas(shared, offset=offset)[: alone.n_tasks]
         return self.alone.thetas(alone, offset=offset)
 
     def expected_theta(self, hyperparameters: Hyperparameters) -> Doubles:
         """Return the theta with intercept that is expected of a task without rewards, (d + 1,)."""
-        fitted = self.shared if hyperparameters.shared else self.alone
-        return fitted.prior(offset=hyperparameters.offset).theta
+        return self.chosen(hyperparameters).prior(offset=hyperparameters.offset).theta
 
     def calibration(
         self, hyperparameters: Hyperparameters, before: Calibration | None
@@ -237,7 +263,8 @@ class PriorFit(FittedPriors):
         used = sharing = self.under(hyperparameters)
         if not hyperparameters.shared:
             sharing = self.under(hyperparameters._replace(shared=True))
-        known, q = self.likelihoods[0], self.shared.factors.n_columns
+        fitted = self.chosen(hyperparameters._replace(shared=True))
+        known, q = self.likelihoods[0], fitted.factors.n_columns
         try:
             return Calibration.after(
                 before,

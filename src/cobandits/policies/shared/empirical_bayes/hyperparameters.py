@@ -12,7 +12,7 @@ __all__ = ["CHOICES", "Hyperparameters", "candidate_numbers", "candidates"]
 
 Codes = NDArray[np.int64]
 
-CHOICES = (False, True)  # of both hyperparameters that are selected
+CHOICES = (False, True)  # of each hyperparameter that is selected
 
 
 class Hyperparameters(NamedTuple):
@@ -21,6 +21,7 @@ class Hyperparameters(NamedTuple):
     shared: bool = False  # whether thetas share directions; else each task is learned alone
     offset: bool = False  # whether rewards have a mean that no feature explains
     noise: float | None = None  # variance, where it is known
+    clear: bool = False  # whether only directions that stand out of noise are shared
 
 
 def candidates(hyperparameters: Hyperparameters) -> list[Hyperparameters]:
@@ -40,10 +41,12 @@ def candidate_numbers(hyperparameters: Hyperparameters) -> Codes:
 def _all_candidates(used: Hyperparameters) -> list[Hyperparameters]:
     """Return a candidate for each value of each hyperparameter; the one in use comes twice.
 
-    Where the noise is known there is an offset in any case.
+    Where the noise is known there is an offset in any case. Which directions are shared is tried
+    with tasks that share.
     """
     known = used.noise is not None
     return [
         *(used._replace(shared=value) for value in CHOICES),
         *(used if known else used._replace(offset=value) for value in CHOICES),
+        *(used._replace(shared=True, clear=value) for value in CHOICES),
     ]

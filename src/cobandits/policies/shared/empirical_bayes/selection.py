@@ -30,8 +30,8 @@ Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Losses = Callable[[Doubles, Doubles], Doubles]
 
-_N_ERRORS = 2 * len(CHOICES)
-_OFFSETS = slice(len(CHOICES), None)  # of the errors: those without and with an offset
+_N_ERRORS = 3 * len(CHOICES)
+_OFFSETS = slice(len(CHOICES), 2 * len(CHOICES))  # of the errors: those without and with an offset
 _N_RECENT = 5
 
 
@@ -40,7 +40,7 @@ class HyperparameterSelector:
     """Progressive validation of candidates: each predicts rewards before they are learned.
 
     From one refit to the next, every candidate predicts with the thetas that it would have learned.
-    Hyperparameters are selected one at a time: each value is tried with the other as it is. The
+    Hyperparameters are selected one at a time: each value is tried with the others as they are. The
     first reward of a task says whether there is an offset, and nothing of what is shared.
 
     The same errors bound the noise of the next fit. The bound is a share of the mean squared error
@@ -59,6 +59,7 @@ class HyperparameterSelector:
     thetas: Doubles = field(default_factory=lambda: np.zeros((0, 0, 0)))  # (place, candidate, d+1)
     newcomers: Doubles = field(default_factory=lambda: np.zeros((0, 0)))  # (candidate, d+1)
     noise_share: float = config.NOISE_SHARE
+    noise: float = 0.0  # of the prior in use, before any factor
     spread: float = 1.0  # factor of the variances of the prior in use
     recent: Doubles = field(default_factory=lambda: np.zeros(_N_RECENT))  # see scored
     calibration: Calibration | None = None  # of the prior in use; None where nothing is known
@@ -107,13 +108,15 @@ class HyperparameterSelector:
         """Return the hyperparameters with the least errors so far, for all rows."""
         if self.priors is None and self.hyperparameters.noise is None:
             return first_hyperparameters(rows)
-        alone, shared, without, offset = self.errors
+        alone, shared, without, offset, full, clear = self.errors
         used = self.hyperparameters
         if self.hyperparameters.noise is not None:  # errors are negative log-likelihoods
-            better = bool(alone > shared + reward_config.AS_GOOD_NATS)
-            return used._replace(shared=better) if alone or shared else used
+            least = reward_config.AS_GOOD_NATS
+            better, clearer = bool(alone > shared + least), bool(full > clear + least)
+            return used._replace(shared=better, clear=clearer) if alone or shared else used
         if alone or shared:  # else nothing was predicted yet
-            used = used._replace(shared=bool(alone > config.AS_GOOD * shared))
+            better, clearer = alone > config.AS_GOOD * shared, full > config.AS_GOOD * clear
+            used = used._replace(shared=bool(better), clear=bool(clearer))
         if without or offset:  # a change of it discards all errors, so it must be worth it
             bound = 1 / config.CLEARLY_WORSE if used.offset else config.CLEARLY_WORSE
             used = used._replace(offset=bool(without > bound * offset))
@@ -164,8 +167,7 @@ class HyperparameterSelector:
         n, squares, expected = self.recent[2:]
         if self.priors is None or n < config.SPREAD_REWARDS or self.hyperparameters.noise:
             return self.spread
-        used = self.priors.shared if self.hyperparameters.shared else self.priors.alone
-        told, found = expected / n / self.spread - used.noise, squares / n - noise
+        told, found = expected / n / self.spread - self.noise, squares / n - noise
         chance = squares / n * np.sqrt(2 / n)  # standard error of the mean square
         return float(np.clip((found - chance) / told, *config.SPREADS)) if told > 0 else 1.0
 
@@ -174,7 +176,7 @@ class HyperparameterSelector:
         comparable = hyperparameters.offset == self.hyperparameters.offset
         places = np.full(fit.slots.max(initial=-1) + 1, -1)
         places[fit.slots] = np.arange(len(fit.slots))
-        tried = candidates(hyperparameters)
+        tried, noise = candidates(hyperparameters), fit.chosen(hyperparameters).factors.noise
         return HyperparameterSelector(
             hyperparameters=hyperparameters,
             priors=fit.following(hyperparameters),
@@ -183,7 +185,8 @@ class HyperparameterSelector:
             thetas=np.stack([fit.thetas(one) for one in tried], axis=1),
             newcomers=np.stack([fit.expected_theta(one) for one in tried]),
             noise_share=self.next_share,
-            spread=self.next_spread(fit.under(hyperparameters).noise),
+            noise=noise,
+            spread=self.next_spread(noise),
             recent=config.RECENT_DISCOUNT * self.recent if comparable else np.zeros(_N_RECENT),
             calibration=fit.calibration(hyperparameters, self.calibration if comparable else None),
         )
@@ -218,12 +221,16 @@ class HyperparameterSelector:
         numbers: Header = {
             "hyperparameters": self.hyperparameters._asdict(),
             "noise_share": self.noise_share,
+            "noise_in_use": self.noise,
             "spread": self.spread,
         }
         if self.priors is not None:
             shared, alone = self.priors
-            arrays |= {"covariance": shared.covariance, "mean": shared.mean}
-            arrays |= {"alone_mean": alone.mean}
+            arrays |= {
+                "covariance": shared.covariance,
+                "mean": shared.mean,
+                "alone_mean": alone.mean,
+            }
             numbers |= {"offset": shared.offset, "noise": shared.noise}
             numbers |= {"alone_offset": alone.offset, "alone_noise": alone.noise}
             numbers |= {"alone_variance": float(alone.covariance[0, 0])}
@@ -235,11 +242,17 @@ class HyperparameterSelector:
     def read(cls, reader: Reader, *, prior: Prior | None, n_slots: int) -> HyperparameterSelector:
         """Read what :meth:`saved` returned; ``prior`` is the one in use, if there is one yet."""
         known = reader.plain("hyperparameters")
+        used = Hyperparameters(
+            shared=bool(known["shared"]),
+            offset=bool(known["offset"]),
+            noise=known["noise"],
+            clear=bool(known.get("clear")),
+        )
+        older = "clear" not in known  # files of the first policies of this version
+        errors = reader.doubles("errors", (4 if older else _N_ERRORS,))
         selector = cls(
-            hyperparameters=Hyperparameters(
-                shared=bool(known["shared"]), offset=bool(known["offset"]), noise=known["noise"]
-            ),
-            errors=reader.doubles("errors", (_N_ERRORS,)),
+            hyperparameters=used,
+            errors=np.pad(errors, (0, _N_ERRORS - len(errors))),
             noise_share=reader.variance("noise_share"),
             spread=reader.variance("spread"),
             recent=reader.doubles("recent", (_N_RECENT,)),
@@ -247,42 +260,26 @@ class HyperparameterSelector:
         )
         if prior is None:
             return selector
-        places = reader.codes("places", (None,), least=-1)
-        width = len(prior.coordinates.matrix)
-        n_candidates = len(candidates(selector.hyperparameters))
-        thetas = reader.doubles("thetas", (None, n_candidates, width))
-        if not np.array_equal(np.sort(places[places >= 0]), np.arange(len(thetas))):
-            raise refused(f"selector.places that are not those of {len(thetas)} thetas")
-        if len(places) > n_slots:
-            raise refused(f"selector.places of {len(places)} slots, there are {n_slots}")
-        newcomers = np.zeros((0, width))
-        if reader.has("newcomers"):  # files of the first policies of this version have none
-            newcomers = reader.doubles("newcomers", (None, width))
-        if len(newcomers) not in (0, n_candidates):
-            raise refused(f"selector.newcomers of {len(newcomers)}, there are {n_candidates}")
-        return replace(
-            selector,
-            places=places,
-            thetas=thetas,
-            newcomers=newcomers,
-            priors=_read_priors(reader, prior),
-        )
+        priors, shape = Priors.read(reader, prior), (len(candidates(used)), len(prior.theta))
+        if older:  # they had other candidates, so nothing is predicted until the next refit
+            noise = (priors.shared if used.shared else priors.alone).noise
+            thetas, newcomers = np.zeros((0, *shape)), np.zeros((0, shape[1]))
+            return replace(selector, priors=priors, noise=noise, thetas=thetas, newcomers=newcomers)
+        selector = replace(selector, priors=priors, noise=reader.variance("noise_in_use"))
+        return _with_thetas(selector, reader, shape, n_slots)
 
 
-def _read_priors(reader: Reader, prior: Prior) -> Priors:
-    """Read the priors that the next fit starts from, in the coordinates of the one in use."""
-    shared = replace(
-        prior,
-        covariance=reader.doubles("covariance", prior.covariance.shape),
-        mean=reader.doubles("mean", prior.mean.shape),
-        offset=reader.number("offset"),
-        noise=reader.variance("noise"),
-    )
-    alone = replace(
-        prior,
-        covariance=np.eye(len(prior.mean)) * reader.variance("alone_variance"),
-        mean=reader.doubles("alone_mean", prior.mean.shape),
-        offset=reader.number("alone_offset"),
-        noise=reader.variance("alone_noise"),
-    )
-    return Priors(shared, alone)
+def _with_thetas(
+    selector: HyperparameterSelector, reader: Reader, shape: tuple[int, int], n_slots: int
+) -> HyperparameterSelector:
+    """Return a selector with the thetas of its candidates, (candidates, d + 1) of each task."""
+    places = reader.codes("places", (None,), least=-1)
+    thetas = reader.doubles("thetas", (None, *shape))
+    newcomers = reader.doubles("newcomers", (None, shape[1]))
+    if not np.array_equal(np.sort(places[places >= 0]), np.arange(len(thetas))):
+        raise refused(f"selector.places that are not those of {len(thetas)} thetas")
+    if len(places) > n_slots:
+        raise refused(f"selector.places of {len(places)} slots, there are {n_slots}")
+    if len(newcomers) not in (0, shape[0]):
+        raise refused(f"selector.newcomers of {len(newcomers)}, there are {shape[0]}")
+    return replace(selector, places=places, thetas=thetas, newcomers=newcomers)
