@@ -74,6 +74,13 @@ def test_directions_that_noise_made_do_not_stand_out() -> None:
     assert left < full
 
 
+@pytest.mark.parametrize(("alone", "shared"), [(1.001, True), (0.999, False)])
+def test_tasks_that_share_go_on_while_that_is_no_worse(alone: float, shared: bool) -> None:
+    sharing = replace(with_errors(alone, 1, 1, 1), hyperparameters=Hyperparameters(shared=True))
+    assert sharing.best(SOME).shared is shared
+    assert not with_errors(alone, 1, 1, 1).best(SOME).shared  # and do not begin to for so little
+
+
 def test_an_offset_has_to_be_clearly_better() -> None:
     unit = config.CLEARLY_WORSE - 1
     assert 0 < unit <= 0.1

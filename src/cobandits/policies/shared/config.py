@@ -283,9 +283,10 @@ With 8 MiB a play of 100 tasks took a quarter more time, and 50 MB more at its p
 AS_GOOD = 1.01
 """Errors, over the least ones, up to which a candidate counts as equally good.
 
-Of these the one that shrinks most is taken; otherwise unrelated tasks would share by chance. With
-1.03 unrelated tasks of 100 features gain 2 %, and where there are outliers or much noise sharing
-comes too late (seeds 100 to 107). Moves the regret of unrelated tasks.
+Of these the one that shrinks most is taken; otherwise unrelated tasks would share by chance. Once
+tasks share, they go on while errors are no larger. With 1.03 unrelated tasks of 100 features gain
+2 %, and where there are outliers or much noise sharing comes too late (seeds 100 to 107). Moves the
+regret of unrelated tasks.
 """
 
 OFFSET_REWARDS = 5

@@ -105,7 +105,12 @@ class HyperparameterSelector:
         return replace(self, errors=errors, recent=self.recent + recent, calibration=known)
 
     def best(self, rows: Products) -> Hyperparameters:
-        """Return the hyperparameters with the least errors so far, for all rows."""
+        """Return the hyperparameters with the least errors so far, for all rows.
+
+        Tasks that share go on while that is no worse. Where arms repeat, both priors come to know
+        the arms that are taken, and errors no longer tell them apart; yet of the other arms only
+        what is shared is known.
+        """
         if self.priors is None and self.hyperparameters.noise is None:
             return first_hyperparameters(rows)
         alone, shared, without, offset, full, clear = self.errors
@@ -115,7 +120,8 @@ class HyperparameterSelector:
             better, clearer = bool(alone > shared + least), bool(full > clear + least)
             return used._replace(shared=better, clear=clearer) if alone or shared else used
         if alone or shared:  # else nothing was predicted yet
-            better, clearer = alone > config.AS_GOOD * shared, full > config.AS_GOOD * clear
+            least = 1.0 if used.shared else config.AS_GOOD
+            better, clearer = alone > least * shared, full > config.AS_GOOD * clear
             used = used._replace(shared=bool(better), clear=bool(clearer))
         if without or offset:  # a change of it discards all errors, so it must be worth it
             bound = 1 / config.CLEARLY_WORSE if used.offset else config.CLEARLY_WORSE
