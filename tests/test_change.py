@@ -94,6 +94,18 @@ def test_a_change_that_lasts_is_learned_as_by_a_policy_that_starts_over() -> Non
         careful.undo_change()
 
 
+def test_a_stand_in_returns_to_what_was_before_whatever_the_policy_has_made_of_it() -> None:
+    policy = played()
+    play(policy, 3, seed=1, constant=50.0)
+    stand_in = policy.stand_in()
+    policy.undo_change()
+    before = values(policy)
+    play(policy, 10, seed=2)
+    assert not np.array_equal(values(policy), before)
+    stand_in.undo_change()
+    np.testing.assert_array_equal(values(stand_in), before)
+
+
 def test_a_change_can_be_undone(tmp_path: Path) -> None:
     """What is known then is what was known before, and it goes on learning."""
     policy = played()

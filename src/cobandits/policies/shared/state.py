@@ -186,7 +186,10 @@ class State:
         self.seen += len(numbers)
 
     def fork(self) -> State:
-        """Return a copy: what either learns does not change the other."""
+        """Return a copy: what either learns does not change the other.
+
+        Both keep the same state from before a change, which nothing changes.
+        """
         store = self.store.snapshot()
         return replace(
             self,

@@ -173,9 +173,18 @@ def _predicted_by(kept: State, news: Pending) -> Pending:
 
 
 def _extended(kept: State, state: State) -> State:
-    """Return a kept state with room for the tasks that have come since."""
+    """Return a kept state with room for the tasks that have come since.
+
+    The kept one stays as it is: a copy of the state may keep it too.
+    """
     assert kept.posteriors is not None
-    found = replace(kept, tasks=state.tasks.copy(), posteriors=kept.posteriors.copy())
+    found = replace(
+        kept,
+        tasks=state.tasks.copy(),
+        posteriors=kept.posteriors.copy(),
+        store=kept.store.snapshot(),
+        task_drift=kept.task_drift.written(),
+    )
     found.grow(len(found.tasks))
     return found
 
@@ -248,7 +257,7 @@ def undone(state: State) -> State | None:
         return None
     n_tasks = len(state.before.tasks)  # it does not know those that came later
     return replace(
-        state.before,
+        state.before.fork(),  # a copy of the state may keep it too
         rewards=state.rewards,
         changes=(*state.changes, state.rewards),
         task_changes=tuple(one for one in state.task_changes if one[1] < n_tasks),
