@@ -114,8 +114,7 @@ class Refitter:
         try:
             found: Found | None = None
             if isinstance(task, Task) and task.is_large:
-                with giving_way():
-                    stands_in(task.policy.stand_in())
+                _hand_over(task.policy, stands_in)
                 found = self._in_process(task)
             if not self._closed:
                 done(found or _here(task))
@@ -178,6 +177,15 @@ class Refitter:
                 if pipe is not None:
                     with contextlib.suppress(OSError):  # what was not sent is not missed
                         pipe.close()
+
+
+def _hand_over(policy: Shared, stands_in: StandsIn) -> None:
+    """Make a stand-in; where that fails, rewards wait for the prior."""
+    try:
+        with giving_way():
+            stands_in(policy.stand_in())
+    except (MemoryError, CobanditsError) as error:
+        logging.getLogger("cobandits").warning("rewards wait for a prior: %r", error)
 
 
 def _here(task: Task | ShardedTask) -> Found:

@@ -138,7 +138,7 @@ class Writer:
             command.run()
         try:
             self._learning.step()
-        except (StoreError, ClusterError):  # away: the next turn tries again
+        except (EngineError, ClusterError):  # away, or not ours: the next turn tries again
             time.sleep(_PAUSE / 10)
         if self._pieces.due(self._asked):
             self._pieces.write_one(self.core.commit)
