@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 
 from cobandits.engine import Decide, Decision, Engine, Reward, Space, refits
+from cobandits.engine.core import Core
+from cobandits.engine.errors import OwnedError
+from cobandits.engine.fold import SpaceFold
 from cobandits.engine.learner import INLINE
+from cobandits.engine.learning import Learning
+from cobandits.engine.writer import Writer
 from cobandits.errors import DataError
 from cobandits.policies import Shared
 
@@ -140,6 +145,75 @@ def test_what_comes_meanwhile_is_replayed(tmp_path: Path, slow: Slow, what: str)
         slow.go_on.set()
         engine.settle()
         play(space, 2, seed=4)
+        engine.settle()
+        assert engine.verify().ok
+
+
+def test_a_prior_is_installed_though_rewards_come_faster_than_they_are_learned(
+    tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, install = Learning.step, Learning._install
+    rests, left = threading.Event(), list[int]()
+
+    def stepped(self: Learning) -> None:
+        if not rests.is_set():
+            step(self)
+
+    def installed(self: Learning, fold: SpaceFold, *given: Any) -> None:
+        left.append(fold.learner.n_unlearned)
+        install(self, fold, *given)
+
+    monkeypatch.setattr(Learning, "step", stepped)
+    monkeypatch.setattr(Learning, "_install", installed)
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = resting(engine, slow)
+        play(space, 2, seed=1)
+        wait_for_learning(engine)
+        rests.set()
+        play(space, 20, seed=3)
+        slow.go_on.set()
+        assert isinstance(engine._writer, Writer)
+        refit = engine._writer._learning._refits[space._fold.number]
+        until = time.monotonic() + 30
+        while refit.found is None:
+            assert time.monotonic() < until
+            time.sleep(0.005)
+        rests.clear()
+        engine.settle()
+        assert left[0] >= 20 * TASKS  # it does not wait for those, which are learned after it
+        assert engine.verify().ok
+
+
+def test_a_prior_is_learned_beside_the_engine_where_there_is_no_memory_for_a_stand_in(
+    tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(self: Shared) -> Shared:
+        raise MemoryError
+
+    monkeypatch.setattr(Shared, "stand_in", none)
+    with Engine.open(tmp_path / "a.db") as engine:
+        space = resting(engine, slow)  # else it would be learned in line, and decisions wait
+        assert engine.status().spaces["s"].refitting
+        slow.go_on.set()
+        engine.settle()
+        monkeypatch.undo()
+        assert space.policy().rewards == engine.status().spaces["s"].rewards
+        assert engine.verify().ok
+
+
+def test_an_engine_that_no_longer_owns_its_log_says_so_to_callers_and_not_in_a_loop(
+    tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lost(*_: Any) -> None:
+        raise OwnedError("another process wrote to it")
+
+    with Engine.open(tmp_path / "a.db") as engine:
+        resting(engine, slow)
+        with monkeypatch.context() as patch:
+            patch.setattr(Core, "next_number", lost)
+            slow.go_on.set()
+            time.sleep(0.5)
+        assert not [one for one in caplog.records if "after an error" in one.message]
         engine.settle()
         assert engine.verify().ok
 

@@ -2,7 +2,7 @@
 
 The policy of a space rests from when a prior is due until it is installed. Its stand-in, a copy,
 learns on under the prior before, and decides. The successor, a copy with the new prior, catches up
-with the stand-in, and is installed then. Both learn in the order of the log.
+with the stand-in, which rests meanwhile, and is installed then. Both learn in the order of the log.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ import functools
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -152,7 +151,7 @@ class Learner:
 
     def _rows(self, start: int = 0, count: int = 1) -> Rows:
         """Return rewards that wait as a policy takes them."""
-        lessons = list(islice(self.waiting, start, start + count))
+        lessons = [self.waiting[place] for place in range(start, start + count)]
         tasks, rows = zip(*map(self._features, lessons), strict=True)
         return as_rows(tasks, rows, [one.value for one in lessons])
 
@@ -192,6 +191,14 @@ class Learner:
             if one is not None and self.ready and one.run_length(len(self.waiting)):
                 return one
         return None
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether the successor has learned as much as what decides, or all that it may."""
+        one, other = self.successor, self.stand_in
+        if one is None or other is None or one.learned >= other.learned:
+            return True
+        return not one.run_length(len(self.waiting))
 
     def take_over(self) -> None:
         """Go on with the successor, which has learned some of the rewards that wait."""

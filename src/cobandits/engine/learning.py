@@ -11,6 +11,7 @@ from cobandits.engine.errors import StoreError
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.inbox import Inbox
 from cobandits.engine.jobs import Command
+from cobandits.engine.learner import Learner
 from cobandits.engine.refits import Found, Refitter, task_of
 from cobandits.engine.stores import Batch
 from cobandits.errors import ClusterError, CobanditsError
@@ -29,11 +30,22 @@ class _Refit:
     found: Found | None = None
 
 
+def _learned_some(learner: Learner, *, is_found: bool) -> bool:
+    """Learn some of what waits; tell whether there was anything to learn now.
+
+    Where the new prior is found, only the policy with it learns on, until it is as far as what
+    decides. To wait for more would be to wait for ever where rewards come fast.
+    """
+    if is_found:
+        return not learner.has_caught_up and learner.step_ahead()
+    return learner.step() or learner.step_ahead()
+
+
 class Learning:
     """Lets spaces learn what waits, when the engine's thread has time for it.
 
-    While a prior that takes long is learned, the stand-in of the policy decides and learns. It is
-    installed when the policy with it has learned as much.
+    While a prior that takes long is learned, the stand-in of the policy decides and learns. The
+    prior is installed when the policy with it has learned as much as the stand-in.
     """
 
     def __init__(self, core: Core, inbox: Inbox, save: Save) -> None:
@@ -80,10 +92,11 @@ class Learning:
         for fold in list(self._core.folds.values()):
             if not self._has_work(fold):
                 continue
-            while fold.learner.step() or fold.learner.step_ahead():
+            refit = self._refits.get(fold.number)
+            is_found = refit is not None and refit.found is not None
+            while _learned_some(fold.learner, is_found=is_found):
                 if time.monotonic() > end:
                     return
-            refit = self._refits.get(fold.number)
             if refit is not None and refit.found is not None:
                 self._install(fold, refit, refit.found)
             elif refit is None and fold.learner.refit_due:
@@ -113,7 +126,7 @@ class Learning:
         )
 
     def _learned(self, fold: SpaceFold, refit: _Refit, found: Found) -> None:
-        """Take a prior; it is installed once the policy with it has learned what waits."""
+        """Take a prior; it is installed once the policy with it has learned what decides has."""
         refit.found = found
         if found.successor is not None:
             fold.learner.succeed(found.successor)
