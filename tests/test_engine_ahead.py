@@ -64,9 +64,9 @@ def learned_by(decision: Decision) -> int:
     return int(decision.version.partition("+")[2])
 
 
-def wait_for_learning(engine: Engine) -> None:
+def wait_for_learning(engine: Engine, space: str = "s") -> None:
     until = time.monotonic() + 30
-    while engine.status().spaces["s"].waiting:
+    while engine.status().spaces[space].waiting:
         assert time.monotonic() < until
         time.sleep(0.005)
 
@@ -181,6 +181,24 @@ def test_a_prior_is_installed_though_rewards_come_faster_than_they_are_learned(
         rests.clear()
         engine.settle()
         assert left[0] >= 20 * TASKS  # it does not wait for those, which are learned after it
+        assert engine.verify().ok
+
+
+@pytest.mark.parametrize("large", [1, 10**9])
+def test_rewards_of_a_space_do_not_wait_for_the_prior_of_another(
+    tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
+    with Engine.open(tmp_path / "a.db") as engine:
+        resting(engine, slow)
+        monkeypatch.setattr(refits, "LARGE", large)
+        other = engine.space("other", dim=DIM, seed=2)
+        play(other, 30)
+        wait_for_learning(engine, "other")
+        assert engine.status().spaces["other"].refitting
+        assert engine.verify().ok
+        slow.go_on.set()
+        engine.settle()
+        assert other.policy().rewards == 30 * TASKS
         assert engine.verify().ok
 
 

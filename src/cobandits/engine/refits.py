@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -88,33 +88,42 @@ def task_of(settings: Settings, learner: Learner) -> Task | ShardedTask:
 
 
 class Refitter:
-    """One thread that learns priors one after the other, and the process that it waits for."""
+    """One thread that learns priors one after the other, and the process that it waits for.
+
+    Another one makes stand-ins, so that these do not wait for the priors of other spaces.
+    """
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="cobandits-refit")
+        self._copies = ThreadPoolExecutor(1, thread_name_prefix="cobandits-stand-in")
+        self._last: Future[None] | None = None  # what was started last, and so ends last
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
     def start(self, task: Task | ShardedTask, stands_in: StandsIn, done: Done) -> None:
         """Learn a prior; then call ``done`` with it.
 
-        Where it takes long, ``stands_in`` is called first, with a stand-in of the policy.
+        Where it takes long, or waits for another prior, ``stands_in`` is called with a stand-in of
+        the policy meanwhile.
         """
-        self._pool.submit(self._run, task, stands_in, done)
+        waits = self._last is not None and not self._last.done()
+        if isinstance(task, Task) and (task.is_large or waits):
+            self._copies.submit(_hand_over, task.policy, stands_in)
+        self._last = self._pool.submit(self._run, task, done)
 
     def close(self) -> None:
         """Give up what is under way."""
         self._closed = True
         if (process := self._process) is not None:
             process.kill()  # so the thread goes on
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._copies, self._pool):
+            pool.shutdown(wait=True, cancel_futures=True)
         self._end()
 
-    def _run(self, task: Task | ShardedTask, stands_in: StandsIn, done: Done) -> None:
+    def _run(self, task: Task | ShardedTask, done: Done) -> None:
         try:
             found: Found | None = None
             if isinstance(task, Task) and task.is_large:
-                _hand_over(task.policy, stands_in)
                 found = self._in_process(task)
             if not self._closed:
                 done(found or _here(task))
@@ -184,7 +193,7 @@ def _hand_over(policy: Shared, stands_in: StandsIn) -> None:
     try:
         with giving_way():
             stands_in(policy.stand_in())
-    except (MemoryError, CobanditsError) as error:
+    except Exception as error:
         logging.getLogger("cobandits").warning("rewards wait for a prior: %r", error)
 
 
