@@ -91,6 +91,9 @@ def test_pages_and_conditions(make: Make) -> None:
     assert list(store.read()) == events
     assert [e.number for e in store.read(Query(after=4990, limit=3))] == [4991, 4992, 4993]
     assert [e.number for e in store.read(Query(through=9, space=0))] == [3, 6, 9]
+    assert list(store.read(Query(newest=True))) == events[::-1]
+    newest = Query(after=4000, through=4990, space=0, newest=True, limit=2)
+    assert [e.number for e in store.read(newest)] == [4989, 4986]
     assert [e.number for e in store.read(Query(since=30, before=60, task="t1"))] == [3, 5]
     assert len(list(store.read(Query(kinds=("reward",), limit=2100)))) == 2100
 

@@ -22,8 +22,9 @@ from cobandits.engine import Answer, Engine, OverloadedError, Reward, Space
 from cobandits.errors import CobanditsError, ConfigurationError
 from cobandits.service import ServiceSettings
 from cobandits.service.bridge import Asked, Bridge
-from cobandits.service.dashboard.charts import reward_chart, sharing_map
+from cobandits.service.dashboard.charts import reward_chart
 from cobandits.service.dashboard.tally import Cell, Tally
+from cobandits.service.dashboard.task_map import sharing_map
 from cobandits.service.dashboard.views import Views
 from cobandits.service.handlers.decisions import decision_reply
 from cobandits.service.jobs import Evaluations

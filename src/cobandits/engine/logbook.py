@@ -81,17 +81,24 @@ class Logbook:
         self,
         *,
         after: int = 0,
+        through: int | None = None,
         limit: int | None = None,
+        newest: bool = False,
         task: str | None = None,
         kinds: Sequence[Kind] | None = None,
         since: datetime | None = None,
         before: datetime | None = None,
     ) -> Iterator[Event]:
-        """Yield events of this space in order: with numbers above ``after``, at most ``limit``."""
+        """Yield events of this space in order, or the newest first; at most ``limit``.
+
+        Their numbers are above ``after``, and up to ``through``.
+        """
         return self._core.store.read(
             Query(
                 after=after,
+                through=through,
                 limit=limit,
+                newest=newest,
                 task=task,
                 kinds=None if kinds is None else tuple(kinds),
                 since=None if since is None else round(since.timestamp() * 1e6),

@@ -57,6 +57,7 @@ class Query:
     since: int | None = None  # from this time on, in microseconds
     before: int | None = None
     limit: int | None = None
+    newest: bool = False  # the newest first
     body: int | None = None  # characters of the body that are wanted
 
     def conditions(self, sign: str) -> tuple[str, list[object]]:
@@ -177,5 +178,6 @@ class Store(ABC):
             yield from found
             if len(found) < size:
                 return
-            asked = replace(asked, after=found[-1].number)
+            last = found[-1].number
+            asked = replace(asked, through=last - 1) if asked.newest else replace(asked, after=last)
             left = None if left is None else left - len(found)

@@ -44,7 +44,8 @@ class SQLStore(Store):
         columns = COLUMNS
         if query.body is not None:
             columns = COLUMNS.replace("body", f"substr(body, 1, {int(query.body)})")
-        statement = f"SELECT {columns} FROM log WHERE {condition} ORDER BY number{limit}"
+        order = "number DESC" if query.newest else "number"
+        statement = f"SELECT {columns} FROM log WHERE {condition} ORDER BY {order}{limit}"
         return [Event(*row) for row in self._rows(statement, values)]
 
     def referring(self, number: int) -> list[Event]:

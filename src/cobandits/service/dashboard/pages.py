@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import jinja2
 
 from cobandits.service.asgi import Receive, Scope, Send, send_reply
 from cobandits.service.calls import Reply
+from cobandits.service.dashboard.decisions import Place
 from cobandits.service.dashboard.sessions import COOKIE, Session, Sessions
 from cobandits.service.dashboard.views import Views
 from cobandits.service.keys import Key
@@ -80,7 +82,9 @@ class Pages:
             problem = problem_of(error)
             if problem.kind == "internal":
                 LOGGER.error("failed", exc_info=error, extra={"fields": {"request": request}})
-            reply = self._page("problem", problem.status, problem=problem, request=request)
+            session, _ = self._sessions.find(_cookie(headers)) or (None, None)
+            values = {"problem": problem, "request": request, "session": session}
+            reply = self._page("problem", problem.status, **values)
         reply.headers = list((_SAFE | dict(reply.headers)).items())
         await send_reply(reply, request, send)
 
@@ -112,7 +116,10 @@ class Pages:
             case ["spaces", name, "decisions"]:
                 task = query.get("task", [""])[0][:100] or None
                 live = query.get("live") == ["1"]
-                return "decisions", {**views.decisions(name, task), "live": live}
+                place = (
+                    Place() if live else Place(_number(query, "before"), _number(query, "after"))
+                )
+                return "decisions", {**views.decisions(name, task, place), "live": live}
             case ["spaces", name, "decisions", decision]:
                 return "decision", views.decision(name, decision)
             case ["spaces", name, "versions"]:
@@ -144,7 +151,7 @@ class Pages:
             case ["spaces", name, "versions", version, "restore"]:
                 if not key.may("admin"):
                     raise ProblemError("forbidden", "this needs a key with the role admin")
-                space = self._service.space(name)
+                space = self._views.space(name)
                 await self._service.aside(lambda: space.rollback(version))
                 fields = {"space": name, "version": version, "key": key.id}
                 LOGGER.info("rolled back", extra={"fields": fields})
@@ -167,6 +174,12 @@ class Pages:
         shown = {"session": None, "admin": False, **values}
         page = self._templates.get_template(f"{template}.html.j2").render(shown)
         return Reply(status, page.encode(), _HTML)
+
+
+def _number(query: dict[str, list[str]], name: str) -> int | None:
+    """Return the number of an event in an address; what is none is left out."""
+    given = query.get(name, [""])[0]
+    return int(given) if re.fullmatch("[0-9]{1,18}", given) else None
 
 
 async def _form(headers: dict[bytes, bytes], receive: Receive) -> dict[str, str]:

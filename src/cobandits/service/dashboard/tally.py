@@ -41,6 +41,8 @@ class Cell:
     own: int = 0  # of those that the policy made,
     total: float = 0.0  # with their sum
     squares: float = 0.0
+    least: float = math.inf  # of all rewards
+    most: float = -math.inf
     weights: float = 0.0  # of the baseline: 1 / probability where its arm was taken, else 0
     weighted: float = 0.0  # weight x reward
     moments: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # w^2, w^2 r, w^2 r^2
@@ -48,6 +50,7 @@ class Cell:
     def add(self, value: float, weight: float, *, own: bool) -> None:
         """Take a reward, the weight that it has for the baseline, and whether the policy chose."""
         self.rewards += 1
+        self.least, self.most = min(self.least, value), max(self.most, value)
         self.own += own
         self.total += value * own
         self.squares += value * value * own
@@ -62,6 +65,7 @@ class Cell:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in ("total", "squares", "weights", "weighted"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
         self.moments = [a + b for a, b in zip(self.moments, other.moments, strict=True)]
 
     def drop_baseline(self) -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-import msgspec
-
 from cobandits.engine import Space
-from cobandits.engine.history import Record
 from cobandits.engine.status import SpaceStatus
-from cobandits.errors import DataError
-from cobandits.service.dashboard.charts import reward_chart, sharing_map
+from cobandits.service.dashboard.charts import reward_chart
+from cobandits.service.dashboard.decisions import Place, listed, one_decision, when
 from cobandits.service.dashboard.tally import Mean, Tally
+from cobandits.service.dashboard.task_map import sharing_map
 from cobandits.service.handlers.history import sharing_of
+from cobandits.service.problems import ProblemError
 from cobandits.service.state import Service
 from cobandits.wire import SharingReply
 
@@ -26,10 +24,10 @@ _FRESH = 10.0  # seconds for which a map of the tasks is good enough
 _SMALL = 1000  # rewards up to which it costs little
 _LATEST = 25  # decisions on a page
 _FIRST_PAGE = 5  # on the overview
+_MAPPED = 50  # tasks in the table under the map
 _FEW = 5  # rewards below which nothing is said of uncertainty: a prior of one reward knows none
 _ENOUGH = 32  # rewards after which a prior is learned aside, and pictures say something
 _UNTOLD = "what the baseline earns cannot be told: hardly ever chosen; raise the floor"
-_BACK_ALL, _BACK_TASK = 500, 20_000  # events that are looked at for them, from the end of the log
 
 
 class Views:
@@ -57,6 +55,13 @@ class Views:
         made: Made = found
         return made
 
+    def space(self, name: str) -> Space:
+        """Return a space; refuse a name that is not known, in words for a reader of pages."""
+        for space in self._service.spaces():
+            if space.name == name:
+                return space
+        raise ProblemError("unknown-space", f"There is no space {name[:100]!r}.")
+
     # ---- Pages
 
     def spaces(self) -> dict[str, Any]:
@@ -81,7 +86,7 @@ class Views:
 
     def overview(self, name: str) -> dict[str, Any]:
         """Return what a product owner wants to know of a space."""
-        space = self._service.space(name)
+        space = self.space(name)
         tally = self._tally(space)
         series = tally.series()
         found = self._fresh(space, "sharing", lambda: sharing_of(space))
@@ -90,13 +95,14 @@ class Views:
             "settings": space.settings,
             "facts": self._facts(space, tally),
             "begin": _begin(space, tally),
-            "latest": self._latest(space, None, _FIRST_PAGE),
+            "latest": listed(space, None, Place(), _FIRST_PAGE).rows,
             "alarms": self._fresh(
                 space, "alarms", lambda: _alarms(space, tally, self._status(space).waiting)
             ),
             "chart": reward_chart(series),
             "series": [_period(at, cell) for at, cell in series],
             "map": sharing_map(found.tasks),
+            "mapped": sorted(found.tasks, key=lambda task: -task.rewards)[:_MAPPED],
             "sharing": found,
             "shared": _average([one.shared for one in found.tasks]),
             "gain": _most_to_gain(tally, found) if tally.whole.rewards >= _FEW else [],
@@ -118,43 +124,28 @@ class Views:
         """Return how a space is: all that it has had, where a tally has only the latest."""
         return self._service.engine.status().spaces[space.name]
 
-    def decisions(self, name: str, task: str | None) -> dict[str, Any]:
-        """Return the latest decisions, the newest first."""
-        rows = self._latest(self._service.space(name), task, _LATEST)
-        return {"space": name, "task": task, "rows": rows}
+    def decisions(self, name: str, task: str | None, place: Place) -> dict[str, Any]:
+        """Return a page of decisions, the newest first, and how many there are."""
+        space = self.space(name)
+        page = listed(space, task, place, _LATEST)
+        count = self._counted(space, task)
+        return {"space": name, "task": task, "count": count, **page._asdict()}
 
-    def _latest(self, space: Space, task: str | None, count: int) -> list[dict[str, object]]:
-        after = max(0, self._tally(space).last - (_BACK_ALL if task is None else _BACK_TASK))
-        found = list(space.decisions(after=after, task=task))[-count:]
-        return [_row(one) for one in reversed(found)]
+    def _counted(self, space: Space, task: str | None) -> str:
+        """Return how many decisions there are; of a task at least, as far as a tally goes back."""
+        tally, made = self._tally(space), self._status(space).decisions
+        if task is None:
+            return _count(made, "decision")
+        least = "" if tally.whole.decisions >= made else "at least "
+        return least + _count(tally.tasks[task], "decision")
 
     def decision(self, name: str, decision: str) -> dict[str, Any]:
         """Return one decision with its explanation."""
-        space = self._service.space(name)
-        record = space.decision(decision)
-        policy = space.policy()
-        rewards = policy.rewards
-        try:
-            explained = policy.explain(record.decision.task)
-        except DataError:
-            explained = None
-        arms = {str(arm.get("id", place)): arm for place, arm in enumerate(record.request["arms"])}
-        ranking = [
-            {"arm": one.arm, "probability": one.probability, "fields": _fields(arms[one.arm])}
-            for one in record.decision.ranking
-        ]
-        return {
-            "space": name,
-            "record": record,
-            "ranking": ranking,
-            "context": _fields(record.request.get("context") or {}),
-            "explained": explained if rewards >= _FEW else None,
-            "rewards": [(_when(one.at / 1e6), f"{one.value:.4g}") for one in record.rewards],
-        }
+        return {"space": name, **one_decision(self.space(name), decision, _FEW)}
 
     def versions(self, name: str) -> dict[str, Any]:
         """Return the versions, the newest first."""
-        space = self._service.space(name)
+        space = self.space(name)
         return {"space": name, "present": space.version, "rows": space.versions()[::-1][:100]}
 
     def errors(self) -> dict[str, Any]:
@@ -222,33 +213,14 @@ def _most_to_gain(tally: Tally, found: SharingReply) -> list[dict[str, object]]:
     return sorted(rows, key=lambda row: -float(str(row["gain"])))[:8]
 
 
-def _row(record: Record) -> dict[str, object]:
-    made = record.decision
-    return {
-        "id": made.id,
-        "at": _when(made.at.timestamp()),
-        "task": made.task,
-        "arm": made.arm,
-        "probability": f"{made.probability:.3f}",
-        "explored": made.explored,
-        "by": made.by,
-        "reward": ", ".join(f"{one.value:.4g}" for one in record.rewards),
-    }
-
-
 def _period(at: int, cell: Any) -> dict[str, object]:
     return {
-        "at": _when(at),
+        "at": when(at),
         "decisions": cell.decisions,
         "rewards": cell.rewards,
         "reward": _shown(cell.reward),
         "baseline": _shown(cell.baseline),
     }
-
-
-def _fields(given: dict[str, Any]) -> str:
-    shown = {name: value for name, value in given.items() if name != "id"}
-    return msgspec.json.encode(shown).decode()[:300] if shown else ""
 
 
 def _shown(mean: Mean | None) -> str:
@@ -268,7 +240,3 @@ def _count(count: int, what: str) -> str:
 
 def _average(values: list[float]) -> str:
     return f"{sum(values) / len(values):.0%}" if values else "none"
-
-
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
