@@ -70,6 +70,7 @@ setup(
         extension("_fast_checks", "_buffers.h"),
         extension("_propensity", "_buffers.h"),
         extension("_requests"),
+        extension("_handover"),
     ],
     cmdclass={"bdist_wheel": BdistWheel, "build_ext": BuildExt},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if LIMITED else {},

@@ -33,6 +33,7 @@ SANITIZERS = "-g -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 COMPILED_FILES = (
     "tests/test_altgdmin.py",
     "tests/test_contract.py",
+    "tests/test_engine_calls.py",
     "tests/test_fast_checks.py",
     "tests/test_gaussian.py",
     "tests/test_kernels.py",

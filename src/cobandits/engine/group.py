@@ -18,7 +18,7 @@ from cobandits.engine.errors import ConflictError, UnknownDecisionError
 from cobandits.engine.events import Choice, Event, Kind, decision_body, request_of
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.ids import made_id
-from cobandits.engine.jobs import Asked, another
+from cobandits.engine.jobs import Asked, Result, another, answer_each
 from cobandits.engine.memory import Known
 from cobandits.engine.messages import Activate, Activated, Answer, Decision, Reward, Rewarded, when
 from cobandits.engine.outcomes import reward_body
@@ -178,8 +178,10 @@ class Group:
             for one in staged:
                 one.ticket.answer(another(error))
             return
-        for one, event in zip(staged, events, strict=True):
-            one.ticket.answer(self._answer(one, event))
+        answers: list[Result] = [
+            self._answer(one, event) for one, event in zip(staged, events, strict=True)
+        ]
+        answer_each([one.ticket for one in staged], answers)
 
     def _numbered(self) -> list[Event]:
         """Give numbers to all events, and decide; drop requests that the policy refuses."""

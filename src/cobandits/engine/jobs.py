@@ -4,51 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from threading import Lock
 from typing import Any, Generic, TypeVar
 
-from cobandits.engine.codec import Struct, field
+from cobandits.engine.calls import Call, Result, answer_calls, taken_lock
+from cobandits.engine.codec import Struct
 from cobandits.engine.encoding import Prepared
 from cobandits.engine.errors import EngineError
-from cobandits.engine.messages import Activate, Answer, Reward
+from cobandits.engine.messages import Activate, Reward
 
-__all__ = ["Answered", "Asked", "Call", "Command", "Job", "Result", "another"]
+__all__ = ["Answered", "Asked", "Call", "Command", "Job", "Result", "another", "answer_each"]
 
-Result = Answer | Exception
 Answered = Callable[[list[Result]], None]
 Done = TypeVar("Done")
-
-
-def _taken() -> Lock:
-    """Return a lock that is released when there is an answer."""
-    lock = Lock()
-    lock.acquire()
-    return lock
-
-
-class Call(Struct, gc=False, eq=False):
-    """One request of a caller who waits for it.
-
-    Results are handed on, not kept: an error holds the frame that raised it, and with it the
-    request, which would be a cycle.
-    """
-
-    space: int
-    request: Prepared | Reward | Activate
-    result: Result | None = None
-    answered: Lock = field(default_factory=_taken)
-
-    def answer(self, result: Result) -> None:
-        """Give the result to the caller."""
-        self.result = result
-        self.answered.release()
-
-    def wait(self) -> Result:
-        """Return the result when it is there."""
-        self.answered.acquire()
-        result, self.result = self.result, None
-        assert result is not None
-        return result
 
 
 class Job:
@@ -67,7 +34,7 @@ class Job:
         self._requests = requests
         self._left = self.size = self._results.count(None)
         self._done = done
-        self._answered = _taken()
+        self._answered = taken_lock()
         if not self._left:
             self._finish()
 
@@ -119,6 +86,18 @@ class Ticket(Struct, gc=False, eq=False):
 
 
 Asked = Call | Ticket
+
+
+def answer_each(asked: list[Asked], results: list[Result]) -> None:
+    """Give each request its result; callers who wait are woken last, a few at a time."""
+    calls, theirs = [], []
+    for one, result in zip(asked, results, strict=True):
+        if isinstance(one, Call):
+            calls.append(one)
+            theirs.append(result)
+        else:
+            one.answer(result)
+    answer_calls(calls, theirs)
 
 
 def another(error: Exception) -> Exception:
