@@ -129,10 +129,11 @@ def durable_pairs(folder: Path) -> tuple[Any, Any, Any]:
 
 
 def seconds_of_clients(space: Space, offers: list[Arms]) -> float:
-    noises = np.random.default_rng(len(space.versions())).standard_normal(PAIRS).tolist()
+    rng = np.random.default_rng(len(space.versions()))
+    noises = rng.standard_normal((CLIENTS, PAIRS)).tolist()  # noise that all share is a change
 
     def client(number: int) -> None:
-        for arms, noise in zip(offers[number::CLIENTS], noises, strict=True):
+        for arms, noise in zip(offers[number::CLIENTS], noises[number], strict=True):
             made = space.decide(f"task {number}", arms=arms)
             space.reward(made.id, earned(arms, made) + noise)
 

@@ -98,6 +98,9 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path)
         ('[serve]\nlog_level = "loud"\n', "log_level must be one of"),
         ('[serve]\ntls_cert = "x"\n', "TLS needs both"),
         ("[serve\n", "cannot be read as TOML"),
+        ("port = 8000\n", r"a table \[serve\], which is not there; it has port"),
+        ("", r"a table \[serve\], which is not there; it has nothing"),
+        ("serve = 3\n", r"a table \[serve\], which is not there; it has serve"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path, text: str, says: str) -> None:
@@ -344,3 +347,8 @@ def test_a_tally_begins_near_the_end_of_a_long_log(
     assert (tally.whole.decisions, shown["Decisions"]) == (10, "30")
     service.engine.close()
     service.keys.close()
+
+
+def test_keys_in_a_folder_that_is_missing_name_it(tmp_path: Path) -> None:
+    with pytest.raises(CobanditsError, match="there is no folder .*missing.* make it first"):
+        KeyStore(tmp_path / "missing" / "keys.db", None)

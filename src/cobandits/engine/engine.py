@@ -149,8 +149,8 @@ class Engine:
         if different := fold.settings.differences(settings):
             raise ConfigurationError(
                 f"the space {name!r} has other settings: {', '.join(different)}; leave them out, "
-                "or change them: schema and shards with space.relearn(...), others with "
-                "space.change(...)"
+                "or change them: schema and shards by relearning (space.relearn), others by "
+                "space.change"
             )
         return Space(fold, self._writer)
 

@@ -76,6 +76,10 @@ class KeyStore:
         self._admin = None if admin is None else hashed(admin, self._salt)
         self._known: dict[str, Key | None] = {}
         self._version, self._asked = -1, -_FRESH
+        if not path.parent.is_dir():
+            raise CobanditsError(
+                f"there is no folder {path.parent}, where {path.name} would be; make it first"
+            )
         try:
             path.touch(mode=0o600)
             self._file = sqlite3.connect(path, timeout=5, isolation_level=None)

@@ -57,7 +57,9 @@ KINDS: dict[str, Kind] = {
         415, "The body has another type", "Send 'Content-Type: application/json'."
     ),
     "invalid-request": Kind(
-        422, "The request does not fit", "'errors' has a pointer into the body for each mistake."
+        422,
+        "The request does not fit",
+        "'errors', where it is there, has a pointer into the body for each mistake.",
     ),
     "too-many-requests": Kind(
         429, "Too many requests with this key", "Wait as long as Retry-After says."

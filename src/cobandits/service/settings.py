@@ -113,9 +113,15 @@ class ServiceSettings:
 def _from_file(path: Path) -> dict[str, Any]:
     """Return the table ``[serve]`` of a TOML file."""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8")).get("serve", {})
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read as TOML: {error}") from error
+    table = found.get("serve")
+    if not isinstance(table, dict):
+        has = ", ".join(found) or "nothing"
+        raise ConfigurationError(
+            f"{path}: settings are in a table [serve], which is not there; it has {has}"
+        )
     known = {one.name: str(one.type) for one in fields(ServiceSettings)}
     unknown = sorted(set(table) - set(known))
     if unknown:
