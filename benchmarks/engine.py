@@ -130,7 +130,7 @@ def durable_pairs(folder: Path) -> tuple[Any, Any, Any]:
 
 def seconds_of_clients(space: Space, offers: list[Arms]) -> float:
     rng = np.random.default_rng(len(space.versions()))
-    noises = rng.standard_normal((CLIENTS, PAIRS)).tolist()  # noise that all share is a change
+    noises = rng.standard_normal((CLIENTS, PAIRS)).tolist()
 
     def client(number: int) -> None:
         for arms, noise in zip(offers[number::CLIENTS], noises[number], strict=True):

@@ -78,7 +78,8 @@ class KeyStore:
         self._version, self._asked = -1, -_FRESH
         if not path.parent.is_dir():
             raise CobanditsError(
-                f"there is no folder {path.parent}, where {path.name} would be; make it first"
+                f"there is no folder {path.parent}, where {path.name} would be; make it first, or "
+                "name another file with --keys"
             )
         try:
             path.touch(mode=0o600)
