@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pytest
@@ -23,6 +23,9 @@ ARRAYS: dict[str, NDArray[Any]] = {
     "flags": np.array([True, False]),
     "turned": np.arange(4, dtype=">i4"),
     "halves": np.arange(3, dtype=np.float32),
+    "large": np.arange(100_001.0),
+    "large fortran": np.asfortranarray(np.arange(90_000.0).reshape(300, 300)),
+    "every other": np.arange(100_000.0)[::2],
 }
 
 
@@ -65,3 +68,28 @@ def test_parts_of_a_file_are_refused(share: float) -> None:
     content = written(ARRAYS)
     with pytest.raises(ModelFileError, match="not a whole"):
         read(content[: int(share * len(content))])
+
+
+def test_values_beyond_those_described_are_refused() -> None:
+    content = written({"x": np.arange(4.0)})
+    shorter = content.replace(b"'shape': (4,)", b"'shape': (3,)")
+    assert shorter != content
+    with pytest.raises(ModelFileError, match="is not a whole cobandits example"):
+        read(shorter)
+
+
+def test_files_that_only_take_bytes() -> None:
+    class Pipe(io.RawIOBase):
+        taken = b""
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: Any) -> int:
+            self.taken += bytes(data)
+            return len(data)
+
+    pipe = Pipe()
+    KIND.save(cast(BinaryIO, pipe), {}, ARRAYS)
+    for name, values in read(pipe.taken).items():
+        np.testing.assert_array_equal(values, ARRAYS[name])

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import io
 import json
-import math
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -26,6 +25,7 @@ Header = dict[str, Any]
 Content = TypeVar("Content")
 _LOADERS = {"estimate": "Estimate.load", "log": "Log.load", "shared-policy": "Shared.load"}
 _NPY = b"\x93NUMPY\x01\x00"  # how an array begins, in the format of most
+_PIECE = 2**18  # bytes that are copied at once, which holds up other threads
 Upgrade = Callable[[Header, Arrays], tuple[Header, Arrays]]
 
 
@@ -56,12 +56,12 @@ class Archive:
         """Write a header, as JSON, and arrays."""
         known = {"format": self.format, "version": self.version, "arrays": list(arrays)}
         text = json.dumps({**known, **header}).encode()
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, header=np.frombuffer(text, np.uint8), **arrays)
+        content = {"header": np.frombuffer(text, np.uint8), **arrays}
         if not isinstance(path, str | Path):
-            path.write(buffer.getvalue())
+            _write(path, content)
             return
-        path = Path(path)
+        path, buffer = Path(path), io.BytesIO()
+        _write(buffer, content)
         try:
             write_whole(path, buffer.getvalue())
         except FileNotFoundError:
@@ -91,7 +91,7 @@ class Archive:
     def _parsed(self, content: bytes) -> tuple[Header, Arrays]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
-            arrays = {name: _array(archive.read(member)) for name, member in members.items()}
+            arrays = {name: _array(archive, member) for name, member in members.items()}
         header = json.loads(arrays["header"].tobytes())
         found = header["format"], header["version"]
         named = {name: arrays[name] for name in header["arrays"]}
@@ -112,18 +112,46 @@ class Archive:
         return header, named
 
 
-def _array(content: bytes) -> NDArray[Any]:
-    """Return an array as ``np.save`` wrote it, without pickle.
+# ---- Arrays as ``np.savez`` writes them, piece by piece: other threads run in between
+
+
+def _write(file: BinaryIO, arrays: Mapping[str, NDArray[Any]]) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                described = np.lib.format.header_data_from_array_1_0(values)
+                np.lib.format.write_array_header_1_0(member, described)
+                for piece in _pieces(values.T if described["fortran_order"] else values):
+                    member.write(piece)
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """Read an array, without pickle.
 
     NumPy has Python's compiler read each description, which takes longer than most arrays do.
     """
-    end = len(_NPY) + 2 + int.from_bytes(content[len(_NPY) : len(_NPY) + 2], "little")
-    if content.startswith(_NPY):
-        shape, is_fortran, dtype = _described(content[len(_NPY) : end])
-        size = math.prod(shape)
-        if size and not is_fortran and not dtype.hasobject:
-            return np.frombuffer(content, dtype, size, end).reshape(shape).copy()
-    return np.asarray(np.lib.format.read_array(io.BytesIO(content), allow_pickle=False))
+    with archive.open(name) as member:
+        begin = member.read(len(_NPY) + 2)
+        length = begin[len(_NPY) :]
+        text = length + member.read(int.from_bytes(length, "little"))
+        if begin.startswith(_NPY):
+            shape, is_fortran, dtype = _described(text)
+            if not dtype.hasobject:
+                made = np.empty(shape[::-1] if is_fortran else shape, dtype)
+                for piece in _pieces(made):
+                    piece[:] = member.read(len(piece))
+                if member.read(1):
+                    raise ValueError(f"{name} has more values than it says")
+                return made.T if is_fortran else made
+        rest = io.BytesIO(begin + text[2:] + member.read())
+    return np.asarray(np.lib.format.read_array(rest, allow_pickle=False))
+
+
+def _pieces(values: NDArray[Any]) -> Iterator[memoryview]:
+    """Yield the bytes of an array."""
+    data = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
+    for n in range(0, len(data), _PIECE):
+        yield data[n : n + _PIECE]
 
 
 @functools.lru_cache(1024)  # arrays of the same shapes come again and again

@@ -37,6 +37,11 @@ class Inbox:
         self._answered = 0  # requests that were handed on last
         self.left: list[Asked] = []  # by the last group, for the next one
 
+    @property
+    def has_requests(self) -> bool:
+        """Whether requests wait."""
+        return self._count > 0
+
     def check_room(self) -> None:
         """Refuse another request if too many wait."""
         if len(self._items) >= _MOST:

@@ -20,7 +20,8 @@ __all__ = ["Learning"]
 
 Save = Callable[[SpaceFold, bytes], None]
 
-_SLICE = 0.002  # seconds of learning between two groups
+_SLICE = 0.002  # seconds of learning between two groups,
+_FEW = 256  # or until requests wait, where fewer rewards do
 
 
 @dataclass(eq=False)
@@ -95,7 +96,8 @@ class Learning:
             refit = self._refits.get(fold.number)
             is_found = refit is not None and refit.found is not None
             while _learned_some(fold.learner, is_found=is_found):
-                if time.monotonic() > end:
+                hurry = self._inbox.has_requests and fold.learner.n_unlearned < _FEW
+                if hurry or time.monotonic() > end:
                     return
             if refit is not None and refit.found is not None:
                 self._install(fold, refit, refit.found)

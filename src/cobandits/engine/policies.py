@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -31,6 +31,7 @@ __all__ = [
     "policy_bytes",
     "policy_copy",
     "policy_for",
+    "policy_parts",
     "read_policy",
     "shared_for",
     "started",
@@ -123,11 +124,32 @@ def placed(policy: SpacePolicy, *, processes: bool) -> SpacePolicy:
 # ---- Files
 
 
+class _Parts(io.RawIOBase):
+    """A file that is only written, kept in parts: to make one of them holds up other threads."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def writable(self) -> bool:
+        """Tell that it may be written."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Keep what was written."""
+        self.written.append(bytes(data))
+        return len(data)
+
+
+def policy_parts(policy: SpacePolicy) -> list[bytes]:
+    """Return all that a policy has learned, as parts of a file."""
+    parts = _Parts()
+    policy.save(cast(BinaryIO, parts))
+    return parts.written
+
+
 def policy_bytes(policy: SpacePolicy) -> bytes:
     """Return all that a policy has learned."""
-    buffer = io.BytesIO()
-    policy.save(buffer)
-    return buffer.getvalue()
+    return b"".join(policy_parts(policy))
 
 
 def read_policy(content: bytes, *, processes: bool = False) -> SpacePolicy:

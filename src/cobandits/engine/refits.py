@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.engine.learner import Learner, as_rows
-from cobandits.engine.policies import Learned, policy_bytes, shared_for
+from cobandits.engine.policies import Learned, policy_bytes, policy_parts, shared_for
 from cobandits.engine.settings import Settings
 from cobandits.engine.snapshots import packed, unpacked
 from cobandits.engine.turns import giving_way
@@ -153,7 +153,7 @@ class Refitter:
                 logging.getLogger("cobandits").warning("a thread learns the prior: %r", error)
             return None
 
-    def _asked(self, request: tuple[bytes, bytes]) -> bytes:
+    def _asked(self, request: list[bytes]) -> bytes:
         """Return what the process answers; start it if it does not run."""
         if self._process is None:
             self._process = subprocess.Popen(
@@ -240,13 +240,10 @@ def _received(pipe: IO[bytes]) -> bytes:
     return content
 
 
-def _request(task: Task) -> tuple[bytes, bytes]:
-    """Return all that the process needs. The live state rests until the prior is installed.
-
-    To put both parts together would copy megabytes, and nobody else runs meanwhile.
-    """
+def _request(task: Task) -> list[bytes]:
+    """Return all that the process needs. The live state rests until the prior is installed."""
     header = {"task": task.task, "x": task.x.tolist(), "value": task.value}
-    return packed(header, b""), policy_bytes(_policy(task.settings, task.snapshot.origin))
+    return [packed(header, b""), *policy_parts(_policy(task.settings, task.snapshot.origin))]
 
 
 def _answer(request: bytes) -> bytes:
