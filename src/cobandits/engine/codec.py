@@ -14,12 +14,10 @@ try:
 except ImportError as error:  # pragma: no cover - tests have every extra
     raise MissingExtraError("msgspec", "engine") from error
 
-__all__ = ["UNSET", "Struct", "Unset", "decoded", "decoded_as", "encoded", "field"]
+__all__ = ["Struct", "decoded", "decoded_as", "encoded", "field"]
 
 Struct = msgspec.Struct
 field = msgspec.field
-Unset = msgspec.UnsetType
-UNSET = msgspec.UNSET  # a field that is not written
 Made = TypeVar("Made")
 
 

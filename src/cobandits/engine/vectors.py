@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.decisions import LARGEST_VALUE
-from cobandits.engine.codec import UNSET, Struct, Unset, encoded
+from cobandits.engine.codec import encoded
 from cobandits.engine.settings import VECTOR
 from cobandits.fast_checks import are_at_most, take_vectors
 from cobandits.schema import Schema, Vector
@@ -33,16 +33,6 @@ Arms = Sequence[Mapping[str, Any]]
 Read = tuple[str, list[str], int, int]  # task, ids of arms, where its text begins and ends
 
 _NUMBERS = frozenset((float, int))  # which JSON gives back as they were
-
-
-class _Arm(Struct, gc=False):  # its fields are in the order of their names, as all in the log
-    features: Any
-    id: str | Unset = UNSET
-
-
-class _Request(Struct, gc=False):
-    arms: list[_Arm]
-    task: str
 
 
 def vector_arms(arms: Arms, schema: Schema, plain: bool) -> tuple[list[str], Doubles] | None:
@@ -83,8 +73,7 @@ def read_vectors(text: bytes, schema: Schema, many: bool) -> tuple[list[Read], D
 
 def vector_text(task: str, arms: Arms) -> str:
     """Return such a request as it stands in the log."""
-    found = [_Arm(arm[VECTOR], arm.get("id", UNSET)) for arm in arms]
-    return encoded(_Request(found, task)).decode()
+    return encoded({"arms": arms, "task": task}).decode()
 
 
 def _field(schema: Schema) -> Vector | None:
