@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from cobandits.logs import LogWriter
 from cobandits.policies import Shared, gaussian
 from cobandits.policies.shared import config
+from cobandits.policies.shared.empirical_bayes import Hyperparameters, HyperparameterSelector
+from cobandits.policies.shared.empirical_bayes.prior import Products
 from tests.shared_states import state_of
 
 Floats = NDArray[np.floating]
@@ -132,7 +134,12 @@ def joined_late(n: int, late: int = 1) -> Shared:
     It shares, although so few tasks with so many rewards are predicted as well alone.
     """
     policy = Shared(dim=24, n_tasks=TASKS)
-    with mock.patch.object(config, "AS_GOOD", 0.0):
+    best = HyperparameterSelector.best
+
+    def sharing(selector: HyperparameterSelector, rows: Products) -> Hyperparameters:
+        return best(selector, rows)._replace(shared=True)
+
+    with mock.patch.object(HyperparameterSelector, "best", sharing):
         while policy.rewards < 400 or policy.refit_due(79):
             request(policy, policy.rewards, policy.rewards % (TASKS - late))
     for later in range(n):

@@ -61,6 +61,43 @@ def diagonal(prior: Prior, variances: Doubles) -> DecomposedPrior:
     return DecomposedPrior.of(replace(prior, covariance=np.diag(variances)))
 
 
+# ---- the isotropic variance
+
+
+@pytest.mark.parametrize("signal", [0.05, 1.0, 20.0])
+def test_the_isotropic_variance_is_the_most_probable_one(signal: float) -> None:
+    """Of the likelihood of all rewards, times an F distribution of the signal over the noise."""
+    Phi, y, _ = drawn(d=3, T=12, n=10, rank=3, noise=1.0)
+    y = np.sqrt(signal) * (y - y.mean()) + np.random.default_rng(5).standard_normal(y.shape)
+    fit = fitted(stored(Phi, y), 12).alone
+    prior, k = fit.prior(offset=True), config.SIGNAL_FREEDOM
+    prior = replace(prior, mean=fit.start.mean, offset=fit.start.offset)  # as when it was fitted
+    expected = config.SIGNAL_RATIO / len(prior.mean)
+
+    def log_density(log_rho: float) -> float:
+        rho = float(np.exp(log_rho))
+        C = np.eye(len(prior.mean)) * rho * prior.noise
+        shape = k / 2 * log_rho - k * np.log1p(rho / expected)
+        return likelihood(replace(prior, covariance=C), Phi, y) + float(shape)
+
+    at, step = float(np.log(fit.factors.rho)), 1e-3
+    slope = (log_density(at + step) - log_density(at - step)) / (2 * step)
+    curve = (log_density(at + step) + log_density(at - step) - 2 * log_density(at)) / step**2
+    assert curve < 0
+    assert abs(slope / curve) < 0.03  # in units of the logarithm
+
+
+def test_tasks_that_hardly_differ_are_told_to() -> None:
+    found = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        Theta = rng.standard_normal((20, 3)) * np.sqrt(0.06) + [2.0, 0.0, 0.3]
+        Phi = rng.standard_normal((20, 58, 3))
+        y = np.einsum("tnd,td->tn", Phi, Theta) + 2 * rng.standard_normal((20, 58))
+        found.append(np.trace(fitted(stored(Phi, y), 3).under(ALONE).covariance) / 4)
+    assert 0.03 < np.mean(found) < 0.12  # of 0.06 for features and none for intercepts
+
+
 # ---- coordinates
 
 

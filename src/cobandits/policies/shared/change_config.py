@@ -155,6 +155,12 @@ DRIFT_TASKS, DRIFT_TASK_SHARE = 4, 1.01
 DRIFT_MEMORY, DRIFT_LEAST_ROWS = 20, 30
 """Rewards per task that the baseline averages, and rewards in all before there is one."""
 
+ROUNDING = 1e-24
+"""Squared error, over the squared reward, up to which it is rounding and no evidence.
+
+Some thousand times what double precision rounds a reward to. Moves only rewards without any noise.
+"""
+
 RETURN_MARGIN, RETURN_THRESHOLD = 0.25, 40.0
 """Evidence that each reward takes from a kept state, and evidence that it takes to return to it.
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.policies.shared import config
+from cobandits.policies.shared import change_config, config
 from cobandits.policies.shared.reader import Part, Reader, refused
 
 __all__ = ["Pending", "pending_limit"]
@@ -36,6 +36,12 @@ class Pending(NamedTuple):
     def none(cls, width: int) -> Pending:
         """Return an empty part."""
         return cls(np.zeros(0, np.int64), np.zeros((0, width)), np.zeros(0), np.zeros(0))
+
+    @property
+    def resolved_squares(self) -> Doubles:
+        """Squared errors, (m,), 0 where they are no more than rounding."""
+        rounding = change_config.ROUNDING * self.rows[:, -1] ** 2
+        return np.where(self.squares > rounding, self.squares, 0.0)
 
     def part(self, rows: slice) -> Pending:
         """Return some of the rows."""

@@ -125,7 +125,7 @@ def _tested(state: State, news: Pending) -> tuple[DriftDetector, TaskDrift]:
     if state.posteriors is None:
         return detector, task_drift
     n_active = int(np.count_nonzero(state.counts))
-    errors = news.tasks, news.squares, news.expected
+    errors = news.tasks, news.resolved_squares, news.expected
     if n_active > 1 and detector.rows >= change_config.DRIFT_LEAST_ROWS:
         task_drift = task_drift.after(*errors, usual=detector.baseline)
     else:
@@ -137,8 +137,9 @@ def _all_changed(state: State, following: State, news: Pending) -> bool:
     """Tell whether tasks have changed, and not only a few of them."""
     if not following.detector.raised:
         return False
-    since = news.part(slice(state.detector.onset(news.squares, news.expected), None))
-    sums = following.detector.sums(since.tasks, since.squares, since.expected)
+    onset = state.detector.onset(news.resolved_squares, news.expected)
+    since = news.part(slice(onset, None))
+    sums = following.detector.sums(since.tasks, since.resolved_squares, since.expected)
     evidence = np.maximum(sums, following.task_drift.evidence(since.tasks))
     return is_general(evidence[np.unique(since.tasks, return_index=True)[1]])
 

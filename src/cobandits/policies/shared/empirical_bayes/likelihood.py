@@ -75,11 +75,11 @@ class Information(NamedTuple):
     def isotropic_ratio(self, noise: float, rho: float, expected: float) -> float:
         """Return the factor of MacKay's rule by which the isotropic variance grows.
 
-        Before any reward, ``1 / rho`` has a gamma distribution with the mean ``1 / expected``.
+        Before any reward, ``rho / expected`` has an F distribution with k and k degrees of freedom.
         """
-        k = config.SIGNAL_WEIGHT
-        gained = np.trace(self.pull_products) / noise + k * expected / rho**2
-        return float(gained / (self.trace + k / rho))
+        k = config.SIGNAL_FREEDOM
+        gained = np.trace(self.pull_products) / noise + k / rho
+        return float(gained / (self.trace + 2 * k / (expected + rho)))
 
 
 class SummedLikelihood(Protocol):
