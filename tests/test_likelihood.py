@@ -87,6 +87,33 @@ def test_gradients_are_those_of_differences() -> None:
     np.testing.assert_allclose(np.append(gradient, in_noise), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_first_columns_have_the_likelihoods_of_their_own() -> None:
+    """Of each noise, and of tasks whose rows have less weight too."""
+    blocks = some_blocks()
+    blocks[1] = TaskBlock(blocks[1].slots, 0.5 * blocks[1].features, 0.5 * blocks[1].rewards)
+    likelihood = MarginalLikelihood(blocks, rho=0.6, center=CENTER)
+    L, log_noises = some_factors(7).L, np.log([0.2, 1.0, 3.0])
+    expected = [
+        [likelihood.value(L[:, :k], log_noise)[0] for k in range(Q + 1)] for log_noise in log_noises
+    ]
+    np.testing.assert_allclose(likelihood.nested(L, log_noises), expected, rtol=1e-9)
+
+
+def test_columns_that_noise_made_are_left_out() -> None:
+    """The widest direction of 60 unrelated tasks is not clear, and each of two shared ones is."""
+    rng, d, T, n = np.random.default_rng(8), 12, 60, 30
+    Z, slots = rng.standard_normal((T, n, d)), np.arange(T)
+    for rank in (0, 2):
+        theta = rng.standard_normal((T, rank)) @ np.eye(rank, d)
+        y = np.einsum("tnd,td->tn", Z, theta) + rng.standard_normal((T, n))
+        likelihood = MarginalLikelihood([TaskBlock(slots, Z, y)], rho=1e-9, center=np.zeros(d))
+        bounds, none = NoiseBounds(0.01, 9.0), np.zeros((d, 0))
+        start = Factors(L=none, isotropic=1e-9, noise=1.0)
+        found = fit_factors(Problem(likelihood, 30.0, bounds, 5, steps=50), start)
+        assert found.L.shape[1] > rank
+        assert found.clear(likelihood, bounds, n_tasks=T).L.shape[1] == rank
+
+
 def test_the_score_is_the_gradient_in_the_covariance() -> None:
     """Along any direction: twice the log-likelihood grows by the trace of score and change."""
     blocks, factors = some_blocks(), some_factors(2)
@@ -127,7 +154,7 @@ def test_a_fit_does_not_depend_on_signs_or_rotations_of_columns() -> None:
     turned = Factors(L=-start.L @ turn, isotropic=start.isotropic, noise=start.noise)
     bounds = NoiseBounds(0.05, 4.0)
     first, second = (
-        fit_factors(Problem(likelihood, 1.0, bounds, Q), one) for one in (start, turned)
+        fit_factors(Problem(likelihood, 1.0, bounds, Q, steps=10), one) for one in (start, turned)
     )
     np.testing.assert_allclose(first.covariance, second.covariance, rtol=1e-5, atol=1e-7)
 

@@ -23,6 +23,7 @@ from cobandits.decisions import Decisions
 from cobandits.errors import ClusterError, ConfigurationError, DataError, ModelFileError
 from cobandits.policies import Shared
 from cobandits.policies.gaussian import COMPILED
+from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes.fit import start_of
 from cobandits.policies.shared.empirical_bayes.rows import BlockRows, busiest_slots
 from cobandits.policies.shared.row_store import RowStore
@@ -98,6 +99,7 @@ def test_sums_over_shards_are_those_of_one_place(outlier: bool, cuts: tuple[int,
     assert scale_there == pytest.approx(scale, rel=1e-12)
     variance = scale.variance
     L, log_noise = np.random.default_rng(0).standard_normal((D + 1, 2)), np.log(0.3 * variance)
+    noises = log_noise + np.arange(3)
     for ours, theirs in (
         (here.likelihood(0.6, center), there.likelihood(0.6, center)),
         (here.some().likelihood(0.6, center), there.some().likelihood(0.6, center)),
@@ -105,11 +107,17 @@ def test_sums_over_shards_are_those_of_one_place(outlier: bool, cuts: tuple[int,
         assert theirs.n_rows == pytest.approx(ours.n_rows, rel=1e-12)
         assert theirs.squares() == pytest.approx(ours.squares(), rel=1e-12)
         every = zip(
-            (*ours.value(L, log_noise), *ours.information(L, log_noise), ours.total(L, log_noise)),
+            (
+                *ours.value(L, log_noise),
+                *ours.information(L, log_noise),
+                ours.total(L, log_noise),
+                ours.nested(L, noises),
+            ),
             (
                 *theirs.value(L, log_noise),
                 *theirs.information(L, log_noise),
                 theirs.total(L, log_noise),
+                theirs.nested(L, noises),
             ),
             strict=True,
         )
@@ -168,6 +176,8 @@ def test_an_evaluation_sends_directions_and_brings_sums_back() -> None:
     assert max(spy.sizes["value"]) <= 8 * (p * q + 2) + extra
     assert spy.sizes["information"][1] <= 8 * (p * p + p + 2) + extra
     assert spy.sizes["total"][1] <= 8 * p * p + extra
+    assert spy.sizes["nested"][0] <= 8 * (p * q + len(config.CLEAR_NOISES)) + extra
+    assert spy.sizes["nested"][1] <= 8 * (q + 1) * len(config.CLEAR_NOISES) + extra
 
 
 def test_what_leaves_a_shard_does_not_grow_with_its_tasks() -> None:

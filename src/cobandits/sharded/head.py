@@ -196,6 +196,10 @@ class Head(Shared):
         """Return the sum of the information of the tasks here, times the noise, (p, p)."""
         return self._likelihood.total(L, log_noise)
 
+    def nested(self, L: Doubles, log_noises: Doubles) -> Doubles:
+        """Return the part of the tasks here in the likelihood under the first columns of L."""
+        return self._likelihood.nested(L, log_noises)
+
     def prepare(self, published: Published) -> Doubles:
         """Learn every posterior under the published prior, aside.
 

@@ -73,6 +73,10 @@ class ShardLikelihood:
         """Return the sum of ``s Z_t' K_t^-1 Z_t``, (p, p)."""
         return np.asarray(np.sum(call(self._heads, "total", L, log_noise), axis=0))
 
+    def nested(self, L: Doubles, log_noises: Doubles) -> Doubles:
+        """Return ``-log p`` but for a constant, under the first columns of L, of each noise."""
+        return np.asarray(np.sum(call(self._heads, "nested", L, log_noises), axis=0))
+
     def squares(self) -> float:
         """Return the sum of ``|x_t|^2``."""
         return self._squares

@@ -112,21 +112,24 @@ class Factors:
         pulls = likelihood.pulls(self.L, float(np.log(self.noise)), center)
         return np.asarray(pulls @ self.covariance / self.noise + center)
 
-    def clear(self, total: Doubles, *, n_tasks: int, precision: float) -> Factors:
-        """Return the factors with the columns alone that are wider than noise makes them.
+    def clear(self, likelihood: SummedLikelihood, bounds: NoiseBounds, *, n_tasks: int) -> Factors:
+        """Return the factors with as many of the widest columns as rewards speak for.
 
-        Where T tasks share nothing, and each has the information I in a direction, the widest of p
-        directions has the sample variance ``S = (1 + sqrt(p / T))^2 / I``, of which ``1 / I`` is
-        expected of noise (Marchenko and Pastur). Of S the prior of L leaves x, where ``1 / x -
-        S / x^2 + precision / T = 0``. ``total`` is the information of all tasks, times the noise.
+        Each column has to raise the log-likelihood, with the noise that suits it, by more than the
+        widest direction that noise alone makes. Where T tasks share nothing, the sample variance of
+        that one of p directions exceeds what is expected by the share ``x = 2 sqrt(p / T) + p / T``
+        (Marchenko and Pastur), which gains ``T (x - log(1 + x)) / 2``: 0.7 to 1 for each of its p
+        numbers, where Akaike asks for 1.
         """
         U, roots, _ = np.linalg.svd(self.L, full_matrices=False)
-        p, least = len(self.L), config.LEAST_RHO * n_tasks
-        own = self.noise * n_tasks * p / max(float(np.trace(total)), least)  # 1 / I
-        widest, weight = own * (1 + np.sqrt(p / n_tasks)) ** 2, precision / n_tasks
-        left = (np.sqrt(1 + 4 * weight * widest) - 1) / (2 * weight)
-        clear = roots**2 > config.CLEAR_WIDTH * (left - own)
-        return replace(self, L=U[:, clear] * roots[clear])
+        noises = np.unique([bounds.clip(self.noise * factor) for factor in config.CLEAR_NOISES])
+        costs = likelihood.nested(U * roots, np.log(noises))  # (noise, columns)
+        x = 2 * np.sqrt(len(U) / n_tasks) + len(U) / n_tasks
+        gain = config.CLEAR_GAIN * n_tasks * (x - np.log1p(x)) / 2
+        costs += gain * np.arange(costs.shape[1])
+        i, k = np.unravel_index(int(costs.argmin()), costs.shape)
+        noise = float(noises[i])
+        return Factors(L=U[:, :k] * roots[:k], isotropic=self.rho * noise, noise=noise)
 
     def suited_to(self, information: Information) -> Factors:
         """Return the isotropic variance that rewards suggest, by MacKay's rule.
@@ -152,6 +155,7 @@ class Problem(NamedTuple):
     scale: float  # variance of the rewards
     noise: NoiseBounds
     most_columns: int
+    steps: int  # of L-BFGS
 
 
 def column_precision(p: int, scale: float) -> float:
@@ -186,7 +190,7 @@ def fit_factors(problem: Problem, start: Factors) -> Factors:
         objective,
         np.append(L.ravel() / unit, np.log(start.noise)),
         Bounds(float(np.log(noise.least)), float(np.log(noise.most))),
-        steps=config.FIT_STEPS,
+        steps=problem.steps,
         tolerance=config.FIT_TOLERANCE,
     )
     variance = float(np.exp(found[-1]))

@@ -13,7 +13,6 @@ from cobandits.policies.shared.empirical_bayes.factors import (
     Factors,
     NoiseBounds,
     Problem,
-    column_precision,
     fit_factors,
     fit_isotropic,
 )
@@ -127,10 +126,13 @@ def fit_both(
         known = NoiseBounds(noise, noise)
         alone = _fit_alone(rows, start.alone, known, all_tasks=all_tasks)
         scale = reward_config.PREDICTOR_VARIANCE
-        return _fit_shared(rows, start.shared, before, known, scale), alone
+        return _fit_shared(rows, start.shared, before, known, scale, clear=used.clear), alone
     rows, size = rows.without_outliers(start.alone.center)
     alone = _fit_alone(rows, start.alone, _noise_bounds(size), all_tasks=all_tasks)
-    return _fit_sharing(rows, start.shared, before, size, least_noise=least_noise), alone
+    shared = _fit_sharing(
+        rows, start.shared, before, size, least_noise=least_noise, clear=used.clear
+    )
+    return shared, alone
 
 
 def _fit_sharing(
@@ -140,12 +142,14 @@ def _fit_sharing(
     scale: Scale,
     *,
     least_noise: float | None,
+    clear: bool,
 ) -> Fit[LikelihoodT]:
     """Fit the prior that shares to rows of some size; ``before`` are the factors of its start."""
     bounds, share = _noise_bounds(scale), config.NOISE_SHARE * scale.variance
     share = share if least_noise is None else min(share, least_noise)
     least = max(bounds.least, share * _parameter_share(before, scale.n_rows))
-    return _fit_shared(rows, start, before, bounds._replace(least=least), scale.variance)
+    bounds = bounds._replace(least=least)
+    return _fit_shared(rows, start, before, bounds, scale.variance, clear=clear)
 
 
 def sharing_thetas(
@@ -160,7 +164,7 @@ def sharing_thetas(
     slots = busiest_slots(store, coordinates.dim)
     rows, scale = BlockRows.of(store, slots, coordinates).without_outliers(start.alone.center)
     before = Factors.of(start.shared.covariance, start.shared.noise)
-    fit = _fit_sharing(rows, start.shared, before, scale, least_noise=least_noise)
+    fit = _fit_sharing(rows, start.shared, before, scale, least_noise=least_noise, clear=False)
     found = np.concatenate([block.slots for block in rows.blocks])
     return found, fit.prior.thetas(fit.likelihood, offset=offset)
 
@@ -180,11 +184,18 @@ def _parameter_share(factors: Factors, n_rows: float) -> float:
 
 
 def _fit_shared(
-    rows: FitRows[LikelihoodT], start: Prior, factors: Factors, bounds: NoiseBounds, scale: float
+    rows: FitRows[LikelihoodT],
+    start: Prior,
+    factors: Factors,
+    bounds: NoiseBounds,
+    scale: float,
+    *,
+    clear: bool,
 ) -> Fit[LikelihoodT]:
     """Fit a prior under which thetas share directions; ``factors`` are those of its start.
 
-    If what was isotropic does not suit the new rewards at all, it is mended first.
+    If what was isotropic does not suit the new rewards at all, it is mended first. ``clear`` is
+    whether the prior with clear directions alone is in use.
     """
     bounds = bounds.resolving(start.covariance)
     factors = replace(factors, noise=bounds.clip(start.noise))
@@ -199,28 +210,24 @@ def _fit_shared(
         likelihood = rows.likelihood(factors.rho, start.center)
         information = factors.information(likelihood)
     columns = min(config.MOST_COLUMNS, len(start.covariance) - 1, information.n_tasks - 1)
-    found = fit_factors(Problem(likelihood, scale, bounds, columns), factors)
+    problem = Problem(likelihood, scale, bounds, columns, config.FIT_STEPS)
+    found = fit_factors(problem, factors)
     fitted = FittedPrior.of(found, likelihood, start=start, before=factors)
-    clear = _clear(fitted, likelihood, bounds, scale)
-    return Fit(replace(fitted, clear=clear), likelihood)
+    return Fit(replace(fitted, clear=_clear(fitted, problem, in_use=clear)), likelihood)
 
 
-def _clear(
-    fitted: FittedPrior, likelihood: SummedLikelihood, bounds: NoiseBounds, scale: float
-) -> FittedPrior | None:
+def _clear(fitted: FittedPrior, problem: Problem, *, in_use: bool) -> FittedPrior | None:
     """Return the prior with the directions alone that stand out of noise; None if all or none do.
 
-    They leave more to the noise, which is learned again by steps of Newton's method.
+    They are learned again without the others where such a prior is in use.
     """
-    n_tasks, n_columns = fitted.information.n_tasks, fitted.factors.L.shape[1]
-    precision, clear = column_precision(len(fitted.total), scale), fitted.factors
-    for _ in range(config.CLEAR_STEPS):
-        clear = clear.clear(fitted.total, n_tasks=n_tasks, precision=precision)
-        if clear.L.shape[1] in (0, n_columns):
-            return None
-        slope = likelihood.value(clear.L, float(np.log(clear.noise)))[2]
-        noise = bounds.clip(clear.noise * float(np.exp(-2 * slope / likelihood.n_rows)))
-        clear = replace(clear, isotropic=clear.rho * noise, noise=noise)
+    likelihood, bounds = problem.likelihood, problem.noise
+    clear = fitted.factors.clear(likelihood, bounds, n_tasks=fitted.information.n_tasks)
+    if clear.L.shape[1] in (0, fitted.factors.L.shape[1]):
+        return None
+    if in_use:
+        few = problem._replace(most_columns=clear.L.shape[1], steps=config.CLEAR_STEPS)
+        clear = fit_factors(few, clear)
     return FittedPrior.of(clear, likelihood, start=fitted.start, before=fitted.before)
 
 

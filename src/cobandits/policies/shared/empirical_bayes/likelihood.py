@@ -98,6 +98,12 @@ class SummedLikelihood(Protocol):
     def total(self, L: Doubles, log_noise: float) -> Doubles:
         """Return the sum of ``s Z_t' K_t^-1 Z_t``, (p, p); it takes O(rows p^2)."""
 
+    def nested(self, L: Doubles, log_noises: Doubles) -> Doubles:
+        """Return ``-log p`` but for a constant, under the first 0, 1, ... columns of L.
+
+        It is (noises, columns + 1).
+        """
+
     def squares(self) -> float:
         """Return the sum of ``|x_t|^2``."""
 
@@ -150,6 +156,21 @@ class MarginalLikelihood:
             found -= _flat(B).T @ _flat(B)
         return found
 
+    def nested(self, L: Doubles, log_noises: Doubles) -> Doubles:
+        """Return ``-log p`` but for a constant, under the first 0, 1, ... columns of L.
+
+        It is (noises, columns + 1). The leading part of a Cholesky root is the root of that part,
+        so one product of all rows, and one decomposition per task and noise, are enough for all.
+        """
+        noises = np.exp(log_noises)
+        gains = np.zeros((len(noises), L.shape[1]))
+        for (X, _), x in zip(self.blocks, self._residuals, strict=True):
+            A = (_flat(X) @ L).reshape(*x.shape, -1)
+            G, b = A.transpose(0, 2, 1) @ A, _times(A.transpose(0, 2, 1), x)
+            gains += [_gains(G, b, noise) for noise in noises]
+        none = self.n_rows * log_noises + self.squares() / noises
+        return np.asarray(none[:, None] - np.pad(np.cumsum(gains, axis=1), ((0, 0), (1, 0)))) / 2
+
     def pulls(self, L: Doubles, log_noise: float, center: Doubles) -> Doubles:
         """Return the pull of each task, (T, p), with another mean, (p,)."""
         found = [np.zeros((0, len(L)))]
@@ -181,6 +202,21 @@ def _pulls(X: Doubles, x: Doubles, A: Doubles, half: Doubles) -> Doubles:
     """Return ``X' (I + A A')^-1 x``, (b, p)."""
     w = _times(half.transpose(0, 2, 1), _times(half, _times(A.transpose(0, 2, 1), x)))
     return _times(X.transpose(0, 2, 1), x - _times(A, w))
+
+
+def _gains(G: Doubles, b: Doubles, noise: float) -> Doubles:
+    """Return by how much each column raises twice the log-likelihood, (q,), after those before it.
+
+    ``G`` are the products of the columns in the rows of each task, (b, q, q), and ``b`` those with
+    the residuals, (b, q).
+    """
+    diagonal = np.arange(b.shape[1])
+    M = G.copy()
+    M[:, diagonal, diagonal] += noise
+    R = np.asarray(np.linalg.cholesky(M), np.float64)
+    z = _solved(R, b[..., None])[..., 0]
+    determinants = 2 * np.log(R[:, diagonal, diagonal] / np.sqrt(noise))
+    return np.asarray((z**2 / noise - determinants).sum(axis=0))
 
 
 def _solved(R: Doubles, right: Doubles) -> Doubles:
