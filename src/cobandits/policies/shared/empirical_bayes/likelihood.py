@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.kernels import LowRankTerms, low_rank_roots
-from cobandits.linalg import solve_triangles
+from cobandits.linalg import solve_rows
 from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock
 
@@ -48,7 +48,7 @@ class WhitenedBlock(NamedTuple):
         K *= rho
         K[:, diagonal, diagonal] += 1
         R = np.asarray(np.linalg.cholesky(K), np.float64)
-        return cls(_solved(R, Z), _solved(R, y[..., None])[..., 0])
+        return cls(*(np.asarray(one, np.float64) for one in solve_rows(R, Z, y)))
 
 
 class _Roots(NamedTuple):
@@ -193,10 +193,6 @@ def _pulls(X: Doubles, x: Doubles, A: Doubles, half: Doubles) -> Doubles:
     """Return ``X' (I + A A')^-1 x``, (b, p)."""
     w = _times(half.transpose(0, 2, 1), _times(half, _times(A.transpose(0, 2, 1), x)))
     return _times(X.transpose(0, 2, 1), x - _times(A, w))
-
-
-def _solved(R: Doubles, right: Doubles) -> Doubles:
-    return np.asarray(solve_triangles(R, right), np.float64)
 
 
 def _flat(arrays: Doubles) -> Doubles:
