@@ -416,8 +416,8 @@ def test_headers_that_lack_a_part_are_refused(tmp_path: Path, file: Path, part: 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 1}, "version 1; this release reads 'cobandits-shared-policy' version 4: up"),
-        ({"version": 5}, "version 5; this release reads 'cobandits-shared-policy' version 4: up"),
+        ({"version": 1}, "version 1; this release reads 'cobandits-shared-policy' version 5: up"),
+        ({"version": 6}, "version 6; this release reads 'cobandits-shared-policy' version 5: up"),
         ({"format": "cobandits-estimate"}, r"holds a cobandits estimate, .* Estimate\.load"),
     ],
 )

@@ -12,6 +12,7 @@ from cobandits.linalg import (
     least_norm,
     orthonormal,
     procrustes,
+    solve_rows,
     solve_semidefinite,
     solve_triangles,
     subspace_distance,
@@ -117,3 +118,8 @@ def test_triangular_systems_are_solved_whatever_their_size(k: int) -> None:
     B = rng.standard_normal((3, k, 4))
     np.testing.assert_allclose(L @ solve_triangles(L, B), B, atol=1e-10)
     np.testing.assert_allclose(L @ solve_triangles(L, B[..., :1]), B[..., :1], atol=1e-10)
+    y = B[..., 0].copy()
+    X, x = solve_rows(L, B, y)
+    np.testing.assert_allclose(L @ X, B, atol=1e-10)
+    np.testing.assert_allclose((L @ x[..., None])[..., 0], B[..., 0], atol=1e-10)
+    np.testing.assert_array_equal(y, B[..., 0])  # it is left as it was

@@ -72,7 +72,7 @@ def test_no_array_is_lost_or_changed(name: str) -> None:
     assert now.arrays["store.dropped"].tolist() == np.flatnonzero(slots == -2).tolist()
     assert not now.arrays["prior.mean"].any()
     assert not now.arrays["selector.mean"].any()
-    assert now.header["version"] == 4
+    assert now.header["version"] == 5
     setting = {**header["setting"], "labels": False, "on_change": "start-over"}
     setting["rewards"] = "gaussian"
     assert now.header["setting"] == setting
@@ -132,10 +132,10 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
             Shared.load(tmp_path / "bad")
 
 
-@pytest.mark.parametrize("version", [1, 5, "2", None])
+@pytest.mark.parametrize("version", [1, 6, "2", None])
 def test_other_versions_are_refused_with_advice(tmp_path: Path, version: object) -> None:
     header, arrays = content(old("middle"))
     write(tmp_path / "bad", {**header, "version": version}, arrays)
-    message = f"version {version!r}; this release reads .* version 4: upgrade cobandits, or load"
+    message = f"version {version!r}; this release reads .* version 5: upgrade cobandits, or load"
     with pytest.raises(ModelFileError, match=message):
         Shared.load(tmp_path / "bad")

@@ -38,7 +38,7 @@ def test_only_candidates_are_forgotten(name: str) -> None:
     now, before = saved(policy), content(old(name)).arrays
     for key in before.keys() - CANDIDATES - {f"before.{one}" for one in CANDIDATES}:
         np.testing.assert_array_equal(now.arrays[key], before[key], err_msg=key)
-    assert now.header["version"] == 4
+    assert now.header["version"] == 5
     assert (state_of(policy).before is not None) == (name == "change")
 
 

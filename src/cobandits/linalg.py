@@ -17,6 +17,7 @@ __all__ = [
     "median",
     "orthonormal",
     "procrustes",
+    "solve_rows",
     "solve_semidefinite",
     "solve_triangles",
     "spectral_norm",
@@ -169,6 +170,22 @@ def solve_triangles(L: Floats, B: Floats) -> Floats:
     for one, right in zip(L, out, strict=True):  # transposed, since BLAS reads columns
         solve(1.0, one.T, right.T, side=1, overwrite_b=1)  # in place
     return out
+
+
+def solve_rows(L: Floats, B: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """Return ``L^-1 B`` and ``L^-1 y`` for lower triangular ``L``, (m, k, k), and ``y``, (m, k).
+
+    >>> X, x = solve_rows(np.array([[[2.0]]]), np.array([[[4.0, 8.0]]]), np.array([[6.0]]))
+    >>> X.tolist(), x.tolist()
+    ([[[2.0, 4.0]]], [[3.0]])
+    """
+    if L.shape[-1] < _FEW_ROWS:
+        inverse = inverse_triangles(L, lower=True)
+        return np.asarray(inverse @ B), _times(y[:, None], inverse.transpose(0, 2, 1))
+    out, solve = np.array(y, np.float64, order="C"), scipy.linalg.blas.dtrsv
+    for one, right in zip(L, out, strict=True):
+        solve(one.T, right, trans=1, overwrite_x=1)  # in place
+    return solve_triangles(L, B), out
 
 
 def solve_semidefinite(M: Floats, v: Floats, tolerance: float) -> Floats:

@@ -37,11 +37,12 @@ Made = TypeVar("Made")
 
 _FILE = Archive(
     holds="shared-policy",
-    version=4,
+    version=5,
     advice=ADVICE,
     upgrades={
         2: lambda header, arrays: version_3.upgraded(*version_2.upgraded(header, arrays)),
         3: version_3.upgraded,
+        4: lambda header, arrays: (header, arrays),  # it had no packed arrays
     },
 )
 _KEPT = "before."  # prefix of the arrays of the state from before a change

@@ -283,6 +283,13 @@ BLOCK_BYTES = 2**19
 With 8 MiB a play of 100 tasks took a quarter more time, and 50 MB more at its peak (seed 400).
 """
 
+KEPT_ROOTS = 3
+"""For how many L and noises what follows of each task is kept while a prior is fitted.
+
+Those where the fit starts and ends, and the one of the directions that stand out: each is asked for
+several times, by turns. Moves the time of a refit, and its memory by a few megabytes each.
+"""
+
 # ---- Hyperparameters: empirical_bayes/selection.py
 
 AS_GOOD = 1.01

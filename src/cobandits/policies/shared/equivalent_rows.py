@@ -62,6 +62,7 @@ def equivalent_rows(F: Doubles) -> Doubles:
     found = np.zeros((len(columns), F.shape[1]))
     found[:, columns] = _triangle(F[:, columns], int(np.count_nonzero(F[:, -2] <= 0)))
     found *= np.where(found[:, -2:-1] > 0, -1.0, 1.0)
+    found += 0.0  # turns -0.0 into 0.0, which takes no room in files
     return found
 
 

@@ -48,16 +48,22 @@ class Reader:
 
     def doubles(self, name: str, shape: Shape, *, above: float = -np.inf) -> Doubles:
         """Return an array of finite numbers above a bound."""
-        values = self._fitting(name, shape, "f")
-        if not np.isfinite(values).all():
-            raise refused(f"a NaN or an infinite value in {self._full(name)}")
+        values = self._finite_ones(name, shape, "f8")
         if not values.min(initial=np.inf) > above:
             raise refused(f"{values.min()} in {self._full(name)}, which are above {above:g}")
         return np.ascontiguousarray(values, np.float64)
 
+    def singles(self, name: str, shape: Shape) -> NDArray[np.float32]:
+        """Return an array of finite numbers of single precision."""
+        return np.asarray(self._finite_ones(name, shape, "f4"), np.float32)
+
+    def bits(self, name: str, shape: Shape) -> NDArray[np.uint8]:
+        """Return an array of bytes."""
+        return np.asarray(self._fitting(name, shape, "u1"), np.uint8)
+
     def codes(self, name: str, shape: Shape, *, least: int = 0, below: int = 2**62) -> Codes:
         """Return an array of whole numbers within bounds."""
-        values = self._fitting(name, shape, "i")
+        values = self._fitting(name, shape, "i8", "u1", "u2", "u4")
         if values.min(initial=least) < least:
             raise refused(f"{values.min()} in {self._full(name)}, the least is {least}")
         if values.size and values.max() >= below:
@@ -101,15 +107,22 @@ class Reader:
     def _full(self, name: str) -> str:
         return f"{self._prefix}.{name}"
 
-    def _fitting(self, name: str, shape: Shape, kind: str) -> NDArray[Any]:
-        """Return an array of 8-byte numbers of a kind, in any byte order."""
+    def _finite_ones(self, name: str, shape: Shape, kind: str) -> NDArray[Any]:
+        """Return an array of finite numbers of a type."""
+        values = self._fitting(name, shape, kind)
+        if not np.isfinite(values).all():
+            raise refused(f"a NaN or an infinite value in {self._full(name)}")
+        return values
+
+    def _fitting(self, name: str, shape: Shape, *kinds: str) -> NDArray[Any]:
+        """Return an array of numbers of one of some types, in any byte order."""
         values = self._arrays[self._full(name)]
         lengths = zip(values.shape, shape, strict=False)
         fits = values.ndim == len(shape) and all(n in (has, None) for has, n in lengths)
-        if not fits or (values.dtype.kind, values.dtype.itemsize) != (kind, 8):
+        if not fits or f"{values.dtype.kind}{values.dtype.itemsize}" not in kinds:
             wanted = str(shape).replace("None", "any")
             raise refused(
                 f"{self._full(name)} of shape {values.shape} and type {values.dtype}, "
-                f"expected {wanted} of type {kind}8"
+                f"expected {wanted} of type {kinds[0]}"
             )
         return values

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from cobandits.linalg import inverse_triangles, solve_triangles
+from cobandits.linalg import inverse_triangles, solve_rows
 from cobandits.policies.gaussian import GaussianPosteriors
 from cobandits.policies.shared import config
 
@@ -114,7 +114,7 @@ class ReducedBasis(NamedTuple):
         G, left = self.matrix, len(self.residual_moment)
         V = Z - (Z @ G.T) @ G
         root, volume = _root(V @ V.transpose(0, 2, 1))  # of I + V V'
-        X, r = _solved(root, Z), _solved(root, y[..., None])[..., 0]
+        X, r = (np.asarray(one, np.float64) for one in solve_rows(root, Z, y))
         B, outer = X @ G.T, X[..., :left]
         inner, more = _root(B.transpose(0, 2, 1) @ B)
         J = np.asarray(
@@ -189,10 +189,6 @@ def _root(M: Doubles) -> tuple[Doubles, Doubles]:
     M[:, diagonal, diagonal] += 1
     root = np.asarray(np.linalg.cholesky(M), np.float64)
     return root, 2 * np.log(root[:, diagonal, diagonal]).sum(axis=1)
-
-
-def _solved(root: Doubles, right: Doubles) -> Doubles:
-    return np.asarray(solve_triangles(root, right), np.float64)
 
 
 def _times(matrices: Doubles, vectors: Doubles) -> Doubles:

@@ -18,6 +18,7 @@ from cobandits import pages
 from cobandits.policies.shared import config
 from cobandits.policies.shared.discount import age_weights
 from cobandits.policies.shared.equivalent_rows import compress
+from cobandits.policies.shared.packing import packed, packed_codes, unpacked
 from cobandits.policies.shared.reader import Part, Reader, refused
 from cobandits.policies.shared.row_places import places
 
@@ -243,8 +244,8 @@ class RowStore:
     def saved(self) -> Part:
         """Return what a checkpoint holds of it; rows keep their order, since sums round by it."""
         owners, rows = self.flat
-        held = {"tasks": self.tasks, "sizes": self.sizes, "owners": owners, "rows": rows}
-        return Part({}, {**held, "dropped": self.dropped})
+        held = {"tasks": self.tasks, "sizes": self.sizes, "owners": packed_codes(owners)}
+        return Part({}, {**held, **packed("rows", rows), "dropped": self.dropped})
 
     @classmethod
     def read(cls, reader: Reader, *, n_tasks: int, dim: int) -> RowStore:
@@ -256,7 +257,7 @@ class RowStore:
         owners = reader.codes("owners", (int(sizes.sum()),), below=max(1, len(tasks)))
         if not np.array_equal(np.bincount(owners, minlength=len(tasks)), sizes):
             raise refused("store.owners of rows that are not as many as store.sizes says")
-        rows = reader.doubles("rows", (len(owners), dim + 2))
+        rows = unpacked(reader, "rows", (len(owners), dim + 2))
         dropped = reader.codes("dropped", (None,), below=n_tasks)
         if sizes[np.isin(tasks, dropped)].any():
             raise refused("store.sizes above 0 of store.dropped")

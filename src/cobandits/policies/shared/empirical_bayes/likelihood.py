@@ -18,7 +18,6 @@ sums over tasks, so tasks may be on several shards (:class:`SummedLikelihood`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -26,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.kernels import LowRankTerms, low_rank_roots
-from cobandits.linalg import solve_triangles
+from cobandits.linalg import solve_rows, solve_triangles
 from cobandits.policies.shared import config
 from cobandits.policies.shared.empirical_bayes.blocks import TaskBlock
 
@@ -49,7 +48,7 @@ class WhitenedBlock(NamedTuple):
         K *= rho
         K[:, diagonal, diagonal] += 1
         R = np.asarray(np.linalg.cholesky(K), np.float64)
-        return cls(_solved(R, Z), _solved(R, y[..., None])[..., 0])
+        return cls(*(np.asarray(one, np.float64) for one in solve_rows(R, Z, y)))
 
 
 class _Roots(NamedTuple):
@@ -57,6 +56,14 @@ class _Roots(NamedTuple):
 
     A: Doubles  # (b, n, q)
     half: Doubles  # H with H'H = M^-1, (b, q, q)
+
+
+class _At:
+    """What follows from one L and noise; it is computed once."""
+
+    def __init__(self, scaled: Doubles, roots: list[_Roots]) -> None:
+        self.scaled, self.roots = scaled, roots
+        self.sums: tuple[Information, Doubles] | None = None
 
 
 class Information(NamedTuple):
@@ -115,8 +122,7 @@ class MarginalLikelihood:
         self.blocks = [WhitenedBlock.of(block, rho) for block in blocks]
         self.n_rows = float(sum((block.features[..., -1] ** 2).sum() for block in blocks))
         self._residuals = [b.rewards - b.features @ center for b in self.blocks]
-        self._scaled: Doubles | None = None  # L and noise of the roots that are kept
-        self._roots: list[_Roots] = []
+        self._kept: list[_At] = []  # of the last few L and noises, the latest last
 
     @property
     def n_tasks(self) -> int:
@@ -139,22 +145,28 @@ class MarginalLikelihood:
 
     def information(self, L: Doubles, log_noise: float) -> Information:
         """Return what the rewards say about thetas under L and the noise."""
-        p = len(L)
-        trace, products, pull = 0.0, np.zeros((p, p)), np.zeros(p)
-        for (X, _), x, (A, half) in self._with_roots(L, log_noise):
-            B = half @ (A.transpose(0, 2, 1) @ X)  # (b, q, p)
-            pulls = _pulls(X, x, A, half)
-            trace += float(np.vdot(X, X) - np.vdot(B, B))
-            products, pull = products + pulls.T @ pulls, pull + pulls.sum(axis=0)
-        return Information(trace, products, pull, self.n_tasks)
+        return self._sums(self._at(L, log_noise))[0]
 
     def total(self, L: Doubles, log_noise: float) -> Doubles:
         """Return the sum of ``s Z_t' K_t^-1 Z_t``, (p, p); it takes O(rows p^2)."""
-        found = np.zeros((len(L), len(L))) + self._products
-        for (X, _), _, (A, half) in self._with_roots(L, log_noise):
-            B = half @ (A.transpose(0, 2, 1) @ X)  # (b, q, p)
-            found -= _flat(B).T @ _flat(B)
-        return found
+        return np.asarray(self._products - self._sums(self._at(L, log_noise))[1])
+
+    def _sums(self, at: _At) -> tuple[Information, Doubles]:
+        """Return the information, and what L takes off the sum of ``X_t' X_t``, (p, p)."""
+        if at.sums is not None:
+            return at.sums
+        p = len(at.scaled)
+        trace, products, pull, taken = 0.0, np.zeros((p, p)), np.zeros(p), np.zeros((p, p))
+        for (X, _), x, (A, half) in zip(self.blocks, self._residuals, at.roots, strict=True):
+            B = _flat(half @ (A.transpose(0, 2, 1) @ X))  # (b q, p)
+            pulls = _pulls(X, x, A, half)
+            trace += float(np.vdot(X, X) - np.vdot(B, B))
+            products += pulls.T @ pulls
+            pull += pulls.sum(axis=0)
+            if len(B):
+                taken += B.T @ B
+        at.sums = Information(trace, products, pull, self.n_tasks), taken
+        return at.sums
 
     def nested(self, L: Doubles, log_noises: Doubles) -> Doubles:
         """Return ``-log p`` but for a constant, under the first 0, 1, ... columns of L.
@@ -174,7 +186,7 @@ class MarginalLikelihood:
     def pulls(self, L: Doubles, log_noise: float, center: Doubles) -> Doubles:
         """Return the pull of each task, (T, p), with another mean, (p,)."""
         found = [np.zeros((0, len(L)))]
-        for (X, y), _, (A, half) in self._with_roots(L, log_noise):
+        for (X, y), (A, half) in zip(self.blocks, self._at(L, log_noise).roots, strict=True):
             found.append(_pulls(X, y - X @ center, A, half))
         return np.concatenate(found)
 
@@ -183,15 +195,15 @@ class MarginalLikelihood:
         """The sum of ``X_t' X_t``, (p, p), or 0 where there are no tasks."""
         return np.asarray(sum((_flat(X).T @ _flat(X) for X, _ in self.blocks), start=0.0))
 
-    def _with_roots(
-        self, L: Doubles, log_noise: float
-    ) -> Iterator[tuple[WhitenedBlock, Doubles, _Roots]]:
-        """Yield blocks with their residuals and roots; those of the last L and noise are kept."""
+    def _at(self, L: Doubles, log_noise: float) -> _At:
+        """Return what follows from L and the noise; a fit asks for a few of them by turns."""
         scaled = L * np.exp(-log_noise / 2)
-        if self._scaled is None or not np.array_equal(scaled, self._scaled):
-            roots = [_Roots(*low_rank_roots(X, scaled)[:2]) for X, _ in self.blocks]
-            self._scaled, self._roots = scaled, roots
-        return zip(self.blocks, self._residuals, self._roots, strict=True)
+        for at in self._kept:
+            if np.array_equal(scaled, at.scaled):
+                return at
+        at = _At(scaled, [_Roots(*low_rank_roots(X, scaled)[:2]) for X, _ in self.blocks])
+        self._kept = [*self._kept[1 - config.KEPT_ROOTS :], at]
+        return at
 
     def squares(self) -> float:
         """Return the sum of ``|x_t|^2``."""
@@ -214,13 +226,9 @@ def _gains(G: Doubles, b: Doubles, noise: float) -> Doubles:
     M = G.copy()
     M[:, diagonal, diagonal] += noise
     R = np.asarray(np.linalg.cholesky(M), np.float64)
-    z = _solved(R, b[..., None])[..., 0]
+    z = np.asarray(solve_triangles(R, b[..., None]), np.float64)[..., 0]
     determinants = 2 * np.log(R[:, diagonal, diagonal] / np.sqrt(noise))
     return np.asarray((z**2 / noise - determinants).sum(axis=0))
-
-
-def _solved(R: Doubles, right: Doubles) -> Doubles:
-    return np.asarray(solve_triangles(R, right), np.float64)
 
 
 def _flat(arrays: Doubles) -> Doubles:
