@@ -74,6 +74,20 @@ def test_directions_that_noise_made_do_not_stand_out() -> None:
     assert left < full
 
 
+def test_directions_that_stand_out_are_learned_again_where_they_are_in_use() -> None:
+    """Without the others rewards are more likely under them than as they were among these."""
+    Phi, y, _ = drawn(d=20, T=40, n=15, noise=3.0)
+    used = Hyperparameters(shared=True, clear=True)
+    fits = [fit_priors(stored(Phi, y), None, one) for one in (Hyperparameters(), used)]
+    costs = []
+    for fit in fits:
+        assert fit.shared.clear is not None
+        factors, likelihood = fit.shared.clear.factors, fit.likelihoods[0]
+        assert factors.L.shape[1] == 2
+        costs.append(likelihood.value(factors.L, float(np.log(factors.noise)))[0])
+    assert costs[1] < costs[0]
+
+
 @pytest.mark.parametrize(("alone", "shared"), [(1.001, True), (0.999, False)])
 def test_tasks_that_share_go_on_while_that_is_no_worse(alone: float, shared: bool) -> None:
     sharing = replace(with_errors(alone, 1, 1, 1), hyperparameters=Hyperparameters(shared=True))
