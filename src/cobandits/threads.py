@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import contextlib
-
-from cobandits.errors import MissingExtraError
+import threading
+from collections.abc import Iterator
 
 __all__ = ["one_thread", "set_threads", "threads_here"]
 
+_limiting = threading.Lock()
 
-def one_thread() -> contextlib.AbstractContextManager[object]:
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
     """Limit the linear algebra of this process to one thread, until the context ends.
+
+    Where another thread of the process does so already, its limit is used, and ends when it ends:
+    no thread waits for another one, and the last to end leaves things as they were at first.
 
     >>> with one_thread():
     ...     pass
     """
+    if not _limiting.acquire(blocking=False):
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
     try:
-        from threadpoolctl import threadpool_limits
-    except ImportError as error:
-        raise MissingExtraError("threadpoolctl", "cli") from error
-    limits: contextlib.AbstractContextManager[object] = threadpool_limits(limits=1)
-    return limits
+        with threadpool_limits(limits=1):
+            yield
+    finally:
+        _limiting.release()
 
 
 def threads_here() -> int | None:
     """Return how many threads the linear algebra of this process has, None if that is not known."""
-    try:
-        from threadpoolctl import threadpool_info
-    except ImportError:
-        return None
+    from threadpoolctl import threadpool_info
+
     found = [int(one["num_threads"]) for one in threadpool_info() if one["user_api"] == "blas"]
     return max(found, default=None)
 
@@ -36,7 +44,6 @@ def threads_here() -> int | None:
 def set_threads(count: int | None) -> None:
     """Give the linear algebra of this process so many threads; None leaves it as it started."""
     if count is not None:
-        with contextlib.suppress(ImportError):
-            from threadpoolctl import threadpool_limits
+        from threadpoolctl import threadpool_limits
 
-            threadpool_limits(limits=count, user_api="blas")
+        threadpool_limits(limits=count, user_api="blas")

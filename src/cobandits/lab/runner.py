@@ -17,7 +17,7 @@ from cobandits.datasets import KNOWN
 from cobandits.errors import CobanditsError, ConfigurationError, DataError
 from cobandits.lab.cells import Cell, Within
 from cobandits.lab.records import Record
-from cobandits.threads import one_thread
+from cobandits.threads import one_thread, set_threads
 
 __all__ = ["Jobs", "Progress", "Results", "Runner", "Workers", "in_order", "run_all"]
 
@@ -217,7 +217,7 @@ def _results(batch: Batch, future: Future[list[Record]]) -> list[Record]:
 
 
 def _run_batch(batch: Batch) -> list[Record]:
-    one_thread()  # from now on: a worker of a cluster was not prepared
+    set_threads(1)  # from now on: a worker of a cluster was not prepared
     return [_run_named(cell) for cell in batch]
 
 
@@ -237,7 +237,7 @@ def _run_named(cell: Cell, progress: Within | None = None) -> Record:
 def _prepare() -> None:
     """Limit the linear algebra of this process to one thread, also of libraries loaded later."""
     os.environ.update(dict.fromkeys(_THREADS, "1"))
-    one_thread()
+    set_threads(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

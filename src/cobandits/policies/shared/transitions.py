@@ -30,6 +30,7 @@ from cobandits.policies.shared.working_rows import (
     predict_errors,
     weighted_rows,
 )
+from cobandits.threads import one_thread
 
 __all__ = ["absorb", "refit", "stored", "undone"]
 
@@ -59,6 +60,7 @@ def absorb(state: State) -> State:
     return following
 
 
+@one_thread()
 def refit(snapshot: Snapshot) -> Refit:
     """Learn the prior from the stored rows and the new ones, and all posteriors under it.
 
