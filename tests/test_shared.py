@@ -18,9 +18,9 @@ from scipy.stats import norm
 from cobandits.environments import Synthetic
 from cobandits.errors import ConfigurationError
 from cobandits.policies import Policy, Ridge, Shared, SubspaceOracle, make
-from cobandits.policies.shared import config
+from cobandits.policies.shared import config, exploration_config
 from cobandits.policies.shared.beliefs import Beliefs
-from cobandits.policies.shared.exploration import Experience, Explore, needed_shares
+from cobandits.policies.shared.exploration import Experience, Explore, needed_beliefs
 from cobandits.simulate import simulate
 from tests.shared_states import assert_holds, assert_same, made, n_dropped, saved, state_of, thetas
 
@@ -140,33 +140,45 @@ def test_every_arm_has_at_least_its_share_of_the_floor(explore: Explore) -> None
     assert decided.probabilities.min() >= 0.2 / K - 1e-12
 
 
-def shares_by_integrals(beliefs: Beliefs, experience: Experience) -> Floats:
-    """Return the share of each arm's variance that is sampled, (m, K), arm by arm."""
-    shares, sure = np.zeros(beliefs.values.shape), experience.calibration
-    for t, k in np.ndindex(*shares.shape):
+def raised_by_integrals(beliefs: Beliefs, experience: Experience) -> tuple[Floats, Floats]:
+    """Return how far values are raised, and the share of variances that is sampled, arm by arm."""
+    shape, sure = beliefs.values.shape, experience.calibration
+    raised, shares = np.zeros(shape), np.zeros(shape)
+    for t, k in np.ndindex(*shape):
         n, values, best = float(experience.counts[t]), beliefs.values[t], beliefs.values[t].argmax()
         variances = (beliefs.factors[t] ** 2).sum(axis=1) + beliefs.residual_std[t] ** 2
-        unseen = beliefs.unseen_variances[t, k]
-        honest = unseen + sure * (variances[k] - unseen)
+        unseen = beliefs.unseen_variances[t]
+        honest = unseen + sure * (variances - unseen)
         grid = np.linspace(values[best], max(values[best], experience.tops[t]), 20_001)
         # E max(v - a, 0) - E max(v - b, 0) is the integral of P(v > u) from a to b
-        gain = np.trapezoid(norm.sf(grid, values[k], np.sqrt(honest)), grid)
+        gain = np.trapezoid(norm.sf(grid, values[k], np.sqrt(honest[k])), grid)
         before, own = beliefs.prior_variances[t], n / experience.seen
         first = (1 - own) * before[best] + own * before.max()
-        left = 1 - config.REPEAT_RATIO * (variances[best] / first) / (variances[k] / before[k])
+        left = variances[best] / first / (variances[k] / before[k])
         if experience.noise is not None:  # rewards of these arms, as far as they are known by them
             n = min(n, float((experience.noise * (1 / variances - 1 / before)).sum()))
-        share = max(0.0, left) * (k != best and n * gain > values[best] - values[k])
+        tried = exploration_config.REPEAT_RATIO * left < 1 and k != best
+        tried = tried and n * gain > values[best] - values[k]
+        lead = max(0.0, np.sqrt(honest[k]) - np.sqrt(honest[best])) if tried else 0.0
+        raised[t, k] = exploration_config.OPTIMISM * lead
+        shares[t, k] = (exploration_config.SAMPLED * lead) ** 2 / variances[k]
         if n == 0:  # only if it is one of several that are equally good
-            share = values[k] == values[best] and np.sum(values == values[best]) > 1
-        shares[t, k] = share * honest / variances[k]
-    return shares
+            equal = values[k] == values[best] and np.sum(values == values[best]) > 1
+            shares[t, k] = equal * honest[k] / variances[k]
+    return raised, shares
+
+
+def raised_and_sampled(beliefs: Beliefs, experience: Experience) -> tuple[Floats, Floats]:
+    """Return how far the rule raises values, and the share of variances that it samples."""
+    found = needed_beliefs(beliefs, experience)
+    sampled = (found.factors**2).sum(axis=2) + found.residual_std**2
+    return found.values - beliefs.values, sampled / beliefs.variances
 
 
 @pytest.mark.parametrize("step", [0.0, 1.0, -4.0])
 @pytest.mark.parametrize("reached", [False, True])
 @pytest.mark.parametrize(("seen", "noise"), [(600, None), (600, 0.1), (150, 0.2)])
-def test_as_much_is_sampled_of_an_arm_as_it_could_gain(
+def test_arms_that_could_gain_are_raised_and_sampled(
     step: float, reached: bool, seen: int, noise: float | None
 ) -> None:
     """By integrals for each arm; tasks have means that only their intercepts explain."""
@@ -188,18 +200,19 @@ def test_as_much_is_sampled_of_an_arm_as_it_could_gain(
         calibration=0.7,
         noise=noise,
     )
-    shares = needed_shares(beliefs, experience)
-    np.testing.assert_allclose(shares, shares_by_integrals(beliefs, experience), atol=1e-9)
+    raised, shares = raised_and_sampled(beliefs, experience)
+    expected = raised_by_integrals(beliefs, experience)
+    np.testing.assert_allclose((raised, shares), expected, atol=1e-9)
     assert not shares[4].any()  # the mean of all tasks says which arm is best
     values[4, 1:] = values[4].max()  # or that all but one are equally good
     values[4, 0] -= 1
     among = (unseen[4] + 0.7 * (variances[4] - unseen[4])) / variances[4] * (np.arange(D) > 0)
-    np.testing.assert_allclose(needed_shares(beliefs, experience)[4], among)
+    np.testing.assert_allclose(raised_and_sampled(beliefs, experience)[1][4], among)
     assert (shares[:4, :2] == 0).all()
     assert (shares[:4, 2:] > 0).any()
     assert not reached or (shares[:4] == 0).all(axis=1).sum() >= 2
     alike = experience._replace(rewards_differ=False)
-    np.testing.assert_array_equal(needed_shares(beliefs, alike), 0.7)
+    np.testing.assert_allclose(raised_and_sampled(beliefs, alike)[1], 0.7)
 
 
 @pytest.mark.parametrize("step", [0.0, 1.0, -4.0])
@@ -234,11 +247,11 @@ def test_probabilities_are_those_of_the_best_of_sampled_values(step: float) -> N
         calibration=min(1.0, arrays["drift.baseline"][1]),
         noise=policy.prior.noise,
     )
-    shares = shares_by_integrals(beliefs, experience)
+    raised, shares = raised_by_integrals(beliefs, experience)
     factors = np.sqrt(shares)[..., None] * beliefs.factors
     told = policy.probabilities(np.arange(T), arms)
     for t in range(T):
-        drawn = beliefs.values[t] + rng.standard_normal((draws, D + 1)) @ factors[t].T
+        drawn = beliefs.values[t] + raised[t] + rng.standard_normal((draws, D + 1)) @ factors[t].T
         won = np.bincount(drawn.argmax(axis=1), minlength=D) / draws
         assert (np.abs(won - told[t]) <= 4.5 * np.sqrt(won * (1 - won) / draws) + 0.01).all()
     assert told[4].max() > 0.99  # by the mean of the others

@@ -14,7 +14,7 @@ from scipy.integrate import quad
 
 from cobandits.errors import DataError
 from cobandits.policies import gaussian
-from cobandits.policies.shared import config
+from cobandits.policies.shared import config, exploration_config
 from cobandits.policies.shared import posteriors as posteriors_module
 from cobandits.policies.shared.empirical_bayes import (
     Coordinates,
@@ -438,7 +438,8 @@ def greedy_by_loops(
             quad(normal_tail, values[best], top, args=(value, std), epsabs=1e-12)[0]
             for value, std in zip(values, np.sqrt(variances), strict=True)
         ]
-        neglected = variances / before / (config.REPEAT_RATIO * variances[best] / first) - 1
+        ratio = exploration_config.REPEAT_RATIO
+        neglected = variances / before / (ratio * variances[best] / first) - 1
         neglected[best] = -1
         worth = counts[t] * np.array(gains) - (values[best] - values)
         margins.append(np.minimum(neglected, worth))
@@ -453,7 +454,8 @@ def greedy_by_loops(
 def test_a_request_is_sampled_exactly_where_an_arm_is_neglected_and_worth_trying(
     way: bool, d: int, K: int, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(config, "REPEAT_RATIO", 1.2)  # which arms of one request often exceed
+    # which arms of one request often exceed
+    monkeypatch.setattr(exploration_config, "REPEAT_RATIO", 1.2)
     posteriors, _, _ = reduced(d, n=200)
     rng = np.random.default_rng(0)
     asked = rng.integers(0, 6, 60)
@@ -485,7 +487,7 @@ def test_the_greedy_arm_in_a_full_basis(way: bool, monkeypatch: pytest.MonkeyPat
         np.random.default_rng(3).standard_normal((9 * N_TASKS, 4, DIM)),
     )
     for ratio in (1.01, 1.5, 1e9):
-        monkeypatch.setattr(config, "REPEAT_RATIO", ratio)
+        monkeypatch.setattr(exploration_config, "REPEAT_RATIO", ratio)
         expected, margins = greedy_by_loops(posteriors, asked, arms, counts, len(tasks), 9.0)
         assert np.abs(margins).min() > 1e-9
         chosen, others = posteriors.greedy(asked, arms, counts, len(tasks), 9.0)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.propensities import normal_cdf
-from cobandits.policies.shared import config
+from cobandits.policies.shared import exploration_config as config
 
-__all__ = ["Beliefs", "neglected_shares", "similar_rewards", "worth_trying"]
+__all__ = ["Beliefs", "neglected_arms", "similar_rewards", "worth_trying"]
 
 Doubles = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -34,13 +34,13 @@ class Beliefs(NamedTuple):
         return np.asarray(np.maximum(within + self.residual_std**2, _TINY))
 
 
-def neglected_shares(beliefs: Beliefs, variances: Doubles, own: Doubles) -> Doubles:
-    """Return the share of each arm's variance, (m, K), that greedy decisions do not reduce.
+def neglected_arms(beliefs: Beliefs, variances: Doubles, own: Doubles) -> NDArray[np.bool_]:
+    """Tell of which arms, (m, K), greedy decisions teach little.
 
     A greedy decision teaches of its own arm. Where arms are diverse, as much is unknown of it, as a
     share of the prior variance, as of the other arms: what is learned of one is learned of all.
     Where arms repeat, the greedy arm becomes known and the others never do. So an arm is neglected
-    as far as more than ``REPEAT_RATIO`` times that share is unknown of it.
+    where more than ``REPEAT_RATIO`` times that share is unknown of it.
 
     ``own``, (m,), is the task's share of all rewards. As far as the prior was learned from this
     very task, it knows the greedy arm by its rewards; so before them that arm was, to this share,
@@ -51,9 +51,9 @@ def neglected_shares(beliefs: Beliefs, variances: Doubles, own: Doubles) -> Doub
     first = np.take_along_axis(before, greedy, axis=1)
     first = first + own[:, None] * (before.max(axis=1, keepdims=True) - first)
     taught = config.REPEAT_RATIO * np.take_along_axis(variances, greedy, axis=1) / first
-    shares = np.maximum(0, 1 - taught * before / variances)
-    np.put_along_axis(shares, greedy, 0.0, axis=1)
-    return np.asarray(shares)
+    neglected = variances > taught * before
+    np.put_along_axis(neglected, greedy, False, axis=1)
+    return np.asarray(neglected)
 
 
 def similar_rewards(beliefs: Beliefs, variances: Doubles, noise: float) -> Doubles:

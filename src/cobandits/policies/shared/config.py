@@ -1,6 +1,7 @@
 """Every constant of the shared policy: its unit, why it has this value, and what it moves.
 
-Those of clicks, counts and outliers are in ``reward_config``.
+Those of clicks, counts and outliers are in ``reward_config``, of what is explored in
+``exploration_config``.
 
 Modules read them as ``config.NAME``, so a study can set one without touching the code; only how
 many candidates there are of each hyperparameter is fixed. Most values were chosen while looking at
@@ -47,20 +48,6 @@ PENDING_LIMIT, PENDING_LEAST = 128, 8
 As many wait as there are tasks, from half of the limit on that many; the next call stores and tests
 them first. Testing one reward takes far longer than learning it, so they are tested in groups, and
 drift is detected at most one group later. Moves the time per reward, hardly the regret.
-"""
-
-# ---- Exploration: exploration.py
-
-REPEAT_RATIO = 3.0
-"""Unknown share of an arm's prior variance, over the greedy arm's, above which it is neglected.
-
-Where arms are diverse both are alike but for chance, where they repeat the ratio grows with every
-reward. Chosen on seeds 0 to 2 of arms that never change and of synthetic tasks (2 explored too much
-among diverse arms of few dimensions, 8 too little among few arms). Moves regret where arms repeat.
-"""
-
-UCB_CONFIDENCE = 0.9
-"""Probability of the confidence sets of ``explore="ucb"``. Moves how much it explores. Judgement.
 """
 
 # ---- Rows in memory: row_store.py

@@ -19,7 +19,6 @@ from cobandits.policies.shared.exploration import (
     chosen_probabilities,
     sampled_probabilities,
     sampled_values,
-    scaled,
     winning_probabilities,
     with_floor,
 )
@@ -164,4 +163,4 @@ def _beliefs(
         calibration=state.calibration,
         noise=posteriors.prior.noise if state.likelihood.noise is None else None,
     )
-    return scaled(beliefs, RULES[explore](beliefs, experience))
+    return RULES[explore](beliefs, experience)

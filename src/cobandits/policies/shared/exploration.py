@@ -1,7 +1,7 @@
-"""Exploration rules: pure functions from beliefs about arms to how much of them is sampled.
+"""Exploration rules: pure functions from beliefs about arms to the beliefs to sample with.
 
-A rule returns the share of each arm's variance to sample with: 1 is Thompson sampling, 0 is greedy.
-A new rule is a function beside :func:`needed_shares`, and its name in :data:`Explore` and
+Beliefs as they are give Thompson sampling, and beliefs without variance a greedy decision.
+A new rule is a function beside :func:`needed_beliefs`, and its name in :data:`Explore` and
 :data:`RULES`.
 """
 
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.propensities import winning
+from cobandits.policies.shared import exploration_config as config
 from cobandits.policies.shared.beliefs import (
     Beliefs,
-    neglected_shares,
+    neglected_arms,
     similar_rewards,
     worth_trying,
 )
@@ -26,7 +27,7 @@ __all__ = [
     "Experience",
     "Explore",
     "chosen_probabilities",
-    "needed_shares",
+    "needed_beliefs",
     "sampled_probabilities",
     "sampled_values",
     "scaled",
@@ -52,16 +53,18 @@ class Experience(NamedTuple):
     noise: float | None = None  # variance; None where rewards have weights of their own
 
 
-def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
-    """Return the share of each arm's variance to sample with, (m, K), where learning pays.
+def needed_beliefs(beliefs: Beliefs, experience: Experience) -> Beliefs:
+    """Return the beliefs to sample with where arms are sampled as far as learning pays.
 
     A task without rewards takes the best arm for the mean of all tasks, and samples arms that are
     equally good for it, as all are where there is no mean. While all rewards are equal, every arm
     is sampled.
-    Else an arm is sampled if two things hold. Greedy decisions teach little of it, as
-    :func:`neglected_shares` says: that is where arms repeat. And it is worth trying: its expected
+    Else an arm is tried for two reasons. Greedy decisions teach little of it, as
+    :func:`neglected_arms` says: that is where arms repeat. And it is worth trying: its expected
     improvement on the best arm, as many times as the task has had rewards of such arms (see
-    :func:`similar_rewards`), exceeds the expected loss of trying it once. The part of a variance
+    :func:`similar_rewards`), exceeds the expected loss of trying it once. Such an arm is valued
+    with optimism: its value is raised by ``OPTIMISM`` times as much as its standard deviation is
+    above that of the greedy arm, and sampled with ``SAMPLED`` times as much. The part of a variance
     that is due to noise is scaled by the calibration.
 
     ``TaskPosteriors.greedy`` is a short cut for requests in which no arm is to be sampled, whatever
@@ -69,22 +72,27 @@ def needed_shares(beliefs: Beliefs, experience: Experience) -> Doubles:
     """
     sure, variances = experience.calibration, beliefs.variances
     if not experience.rewards_differ:  # what could be gained is not known yet
-        return np.full(variances.shape, sure)
+        return scaled(beliefs, np.full(variances.shape, sure))
     values, n = beliefs.values, experience.counts
     unseen = np.minimum(beliefs.unseen_variances, variances)
     honest = unseen + sure * (variances - unseen)
     returns = n.astype(np.float64)
     if experience.noise is not None:
         returns = np.minimum(returns, similar_rewards(beliefs, variances, experience.noise))
-    worth = worth_trying(values, honest, returns, experience.tops)
-    neglected = worth * neglected_shares(beliefs, variances, np.minimum(1, n / experience.seen))
+    tried = worth_trying(values, honest, returns, experience.tops)
+    tried &= neglected_arms(beliefs, variances, np.minimum(1, n / experience.seen))
+    std = np.sqrt(honest)
+    known = np.take_along_axis(std, values.argmax(axis=1)[:, None], axis=1)
+    lead = tried * np.maximum(0, std - known)
     equal = values == values.max(axis=1, keepdims=True)
     equal &= np.count_nonzero(equal, axis=1, keepdims=True) > 1
-    return np.asarray(np.where(n[:, None] == 0, equal, neglected) * honest / variances)
+    spread = np.where(n[:, None] == 0, equal * honest, (config.SAMPLED * lead) ** 2)
+    raised = beliefs._replace(values=values + config.OPTIMISM * lead)
+    return scaled(raised, spread / variances)
 
 
-RULES: dict[Explore, Callable[[Beliefs, Experience], Doubles]] = {
-    "needed": needed_shares,
+RULES: dict[Explore, Callable[[Beliefs, Experience], Beliefs]] = {
+    "needed": needed_beliefs,
 }  # "never" and "ucb" sample nothing and "always" everything, so they need none
 
 

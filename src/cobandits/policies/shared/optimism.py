@@ -14,7 +14,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are first used
 from numpy.typing import ArrayLike, NDArray
 
-from cobandits.policies.shared import config
+from cobandits.policies.shared import exploration_config as config
 from cobandits.policies.shared.beliefs import Beliefs
 
 __all__ = ["basis_variance", "confidence_radius", "upper_bounds"]

@@ -64,12 +64,12 @@ class Shared(LearningPolicy):
     explore : "needed", "always", "never" or "ucb"
         ``"always"`` is Thompson sampling: the best arm for a theta drawn from the posterior.
         ``"never"`` is greedy. ``"ucb"`` takes the arm with the highest value in the confidence set
-        of its task in the learned subspace. ``"needed"`` is greedy, but samples the value of an arm
-        if two things hold. Greedy decisions teach little of it, as where arms repeat: a far larger
-        share of its prior variance is left than of the greedy arm's. And its expected improvement
-        on the best arm, times the number of the task's rewards so far, exceeds the expected loss of
-        trying it once. Improvements beyond the highest reward so far do not count, and variances
-        are scaled down where errors were smaller than expected.
+        of its task in the learned subspace. ``"needed"`` is greedy, but raises and samples the
+        value of an arm if two things hold. Greedy decisions teach little of it, as where arms
+        repeat: a far larger share of its prior variance is left than of the greedy arm's. And its
+        expected improvement on the best arm, times the number of the task's rewards so far, exceeds
+        the expected loss of trying it once. Improvements beyond the highest reward so far do not
+        count, and variances are scaled down where errors were smaller than expected.
     floor : float
         Share of the decisions that are uniformly random, so that no arm has probability 0.
     on_change : "adapt", "start-over" or "alert"

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from cobandits.errors import DataError
 from cobandits.fast_checks import are_at_most, is_plain
 from cobandits.policies.gaussian import COMPILED, SQUARE_LIMIT, TOO_LARGE, GaussianPosteriors
-from cobandits.policies.shared import config
-from cobandits.policies.shared.beliefs import Beliefs, neglected_shares, worth_trying
+from cobandits.policies.shared import config, exploration_config
+from cobandits.policies.shared.beliefs import Beliefs, neglected_arms, worth_trying
 from cobandits.policies.shared.empirical_bayes import DecomposedPrior, TaskBlock, task_blocks
 from cobandits.policies.shared.reader import Part, Reader, refused
 from cobandits.policies.shared.reduced import (
@@ -247,13 +247,14 @@ class TaskPosteriors:
             left = _posterior.greedy(
                 *(self.weights.roots, self.thetas, self.noises, self.directions),
                 *(counts, tasks, phi, chosen),
-                *(config.REPEAT_RATIO, self.prior.noise, self.residual_variance, highest, seen),
+                *(exploration_config.REPEAT_RATIO, self.prior.noise, self.residual_variance),
+                *(highest, seen),
             )
             return chosen, left > 0
         beliefs, n = self.beliefs(tasks, arms), counts[tasks]
         variances, tops = beliefs.variances, highest - self.thetas[tasks, -1]
         tried = worth_trying(beliefs.values, variances, n, tops)
-        tried &= neglected_shares(beliefs, variances, np.minimum(1, n / max(1, seen))) > 0
+        tried &= neglected_arms(beliefs, variances, np.minimum(1, n / max(1, seen)))
         left = (n == 0) | tried.any(axis=1)
         return np.where(left, -1, beliefs.values.argmax(axis=1)), bool(left.any())
 
