@@ -11,13 +11,20 @@ from cobandits.policies.shared import (
     calibration_config,
     change_config,
     config,
+    exploration_config,
     reward_config,
 )
 
 SHARED = Path(config.__file__).parent
 MODULES = {
     module.__name__.rpartition(".")[2]: module
-    for module in (config, calibration_config, change_config, reward_config)
+    for module in (
+        config,
+        calibration_config,
+        change_config,
+        exploration_config,
+        reward_config,
+    )
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.propensities import normal_cdf
-from cobandits.policies.shared import exploration_config as config
+from cobandits.policies.shared import exploration_config
 
 __all__ = ["Beliefs", "neglected_arms", "similar_rewards", "worth_trying"]
 
@@ -50,7 +50,7 @@ def neglected_arms(beliefs: Beliefs, variances: Doubles, own: Doubles) -> NDArra
     greedy = beliefs.values.argmax(axis=1)[:, None]
     first = np.take_along_axis(before, greedy, axis=1)
     first = first + own[:, None] * (before.max(axis=1, keepdims=True) - first)
-    taught = config.REPEAT_RATIO * np.take_along_axis(variances, greedy, axis=1) / first
+    taught = exploration_config.REPEAT_RATIO * np.take_along_axis(variances, greedy, axis=1) / first
     neglected = variances > taught * before
     np.put_along_axis(neglected, greedy, False, axis=1)
     return np.asarray(neglected)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cobandits.policies.propensities import winning
-from cobandits.policies.shared import exploration_config as config
+from cobandits.policies.shared import exploration_config
 from cobandits.policies.shared.beliefs import (
     Beliefs,
     neglected_arms,
@@ -86,8 +86,8 @@ def needed_beliefs(beliefs: Beliefs, experience: Experience) -> Beliefs:
     lead = tried * np.maximum(0, std - known)
     equal = values == values.max(axis=1, keepdims=True)
     equal &= np.count_nonzero(equal, axis=1, keepdims=True) > 1
-    spread = np.where(n[:, None] == 0, equal * honest, (config.SAMPLED * lead) ** 2)
-    raised = beliefs._replace(values=values + config.OPTIMISM * lead)
+    spread = np.where(n[:, None] == 0, equal * honest, (exploration_config.SAMPLED * lead) ** 2)
+    raised = beliefs._replace(values=values + exploration_config.OPTIMISM * lead)
     return scaled(raised, spread / variances)
 
 

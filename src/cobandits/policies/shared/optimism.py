@@ -14,7 +14,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are first used
 from numpy.typing import ArrayLike, NDArray
 
-from cobandits.policies.shared import exploration_config as config
+from cobandits.policies.shared import exploration_config
 from cobandits.policies.shared.beliefs import Beliefs
 
 __all__ = ["basis_variance", "confidence_radius", "upper_bounds"]
@@ -62,5 +62,5 @@ def upper_bounds(beliefs: Beliefs, calibration: float, *, dim: int, basis: Float
     unseen = np.minimum(beliefs.unseen_variances, variances)
     honest = unseen + calibration * (variances - unseen) + basis
     return np.asarray(
-        beliefs.values + confidence_radius(config.UCB_CONFIDENCE, dim) * np.sqrt(honest)
+        beliefs.values + confidence_radius(exploration_config.UCB_CONFIDENCE, dim) * np.sqrt(honest)
     )
