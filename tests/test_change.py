@@ -198,6 +198,23 @@ def test_the_onset_is_where_a_change_explains_most() -> None:
     assert detector.onset(squares, np.ones(7)) == int(np.argmax(sums)) == 3
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_rewards_without_noise_are_no_change(seed: int) -> None:
+    """Errors are rounding, and the noise stays next to none."""
+    rng, everyone = np.random.default_rng(seed), np.arange(4)
+    thetas = rng.standard_normal((4, 2)) @ rng.standard_normal((2, 8))
+    policy = Shared(dim=8, n_tasks=4)
+    for _ in range(500):
+        arms = rng.standard_normal((4, 4, 8))
+        made = policy.decide(everyone, arms, rng)
+        rewards = np.einsum("td,td->t", made.features(arms), thetas)
+        policy.learn(everyone, arms, made, rewards)
+    assert policy.changes == ()
+    posteriors = state_of(policy).posteriors
+    assert posteriors is not None
+    assert posteriors.prior.noise < 1e-6
+
+
 def test_what_to_do_on_a_change_has_three_names() -> None:
     with pytest.raises(ConfigurationError, match="on_change must be one of adapt, start-over, al"):
         Shared(dim=2, on_change=cast("OnChange", "forget"))

@@ -400,7 +400,7 @@ def test_rewards_of_few_values_have_no_outliers() -> None:
 )
 def test_outliers_are_found_out(outcome: str, found: str) -> None:
     environment = world(outcome, 0.5, noise_std=0.1, n_tasks=20)
-    assert played(Shared(dim=6), environment, rounds=150).likelihood == found
+    assert played(Shared(dim=6), environment, rounds=60).likelihood == found
 
 
 def test_a_robust_policy_goes_on_to_the_last_bit_when_saved(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -32,7 +36,41 @@ def test_a_limit_leaves_things_as_they_were() -> None:
         assert threads_here() == 2
 
 
-def test_no_thread_waits_for_another_one_that_limits() -> None:
+TURNS = """
+import threading, time
+import numpy
+from cobandits.threads import one_thread, threads_here
+
+found = [threads_here()]
+
+def limited():
+    for _ in range(20):
+        with one_thread():
+            time.sleep(0.001)
+            found.append(threads_here())
+
+threads = [threading.Thread(target=limited) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(*found, threads_here())
+"""
+
+
+def test_threads_that_want_the_limit_take_turns() -> None:
+    """None of them loses it because another one is done."""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
+    told = subprocess.run(
+        [sys.executable, "-c", TURNS], env=environment, check=True, capture_output=True, text=True
+    )
+    first, *inside, last = told.stdout.split()
+    assert inside == ["1"] * 60
+    assert first == last != "1" or os.cpu_count() == 1
+
+
+def test_a_process_that_is_forked_in_a_limit_has_a_lock_of_its_own() -> None:
+    """The thread that limits does not go along."""
     inside, leave = threading.Event(), threading.Event()
 
     def other() -> None:
@@ -40,15 +78,15 @@ def test_no_thread_waits_for_another_one_that_limits() -> None:
             inside.set()
             leave.wait(60)
 
-    with threadpoolctl.threadpool_limits(2):
-        thread = threading.Thread(target=other)
-        with one_thread():
-            thread.start()
-            assert inside.wait(60)
-        assert threads_here() == 2  # whoever limits them is done
-        leave.set()
-        thread.join()
-        assert threads_here() == 2
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert inside.wait(60)
+    child = multiprocessing.get_context("fork").Process(target=threads_here)
+    child.start()
+    child.join(60)
+    leave.set()
+    thread.join()
+    assert child.exitcode == 0
 
 
 def test_a_refit_has_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:

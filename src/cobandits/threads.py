@@ -3,41 +3,57 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import os
 import threading
 from collections.abc import Iterator
 
 __all__ = ["one_thread", "set_threads", "threads_here"]
 
-_limiting = threading.Lock()
+
+class _Turns:
+    """Whose turn it is to limit threads; a process that is forked has turns of its own."""
+
+    def __init__(self) -> None:
+        self.renew()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        """Forget a thread that the new process does not have."""
+        self.lock = threading.RLock()
+
+
+_turns = _Turns()
 
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
     """Limit the linear algebra of this process to one thread, until the context ends.
 
-    Where another thread of the process does so already, its limit is used, and ends when it ends:
-    no thread waits for another one, and the last to end leaves things as they were at first.
+    The limit is one of the process, so threads that want it take turns: each has it from its
+    beginning to its end, and rounds as if it were alone.
 
     >>> with one_thread():
     ...     pass
     """
-    if not _limiting.acquire(blocking=False):
-        yield
-        return
     from threadpoolctl import threadpool_limits
 
-    try:
-        with threadpool_limits(limits=1):
-            yield
-    finally:
-        _limiting.release()
+    importlib.import_module("scipy.linalg")  # its library has to be there to be limited
+    with _turns.lock, threadpool_limits(limits=1):
+        yield
 
 
 def threads_here() -> int | None:
-    """Return how many threads the linear algebra of this process has, None if that is not known."""
+    """Return how many threads the linear algebra of this process has, None if that is not known.
+
+    It waits until no other thread limits them.
+    """
     from threadpoolctl import threadpool_info
 
-    found = [int(one["num_threads"]) for one in threadpool_info() if one["user_api"] == "blas"]
+    with _turns.lock:
+        pools = threadpool_info()
+    found = [int(one["num_threads"]) for one in pools if one["user_api"] == "blas"]
     return max(found, default=None)
 
 

@@ -158,7 +158,8 @@ DRIFT_MEMORY, DRIFT_LEAST_ROWS = 20, 30
 ROUNDING = 1e-24
 """Squared error, over the squared reward, up to which it is rounding and no evidence.
 
-Some thousand times what double precision rounds a reward to. Moves only rewards without any noise.
+Some thousand times what double precision rounds a reward to. Moves only rewards with
+next to no noise: less than 1e-12 of their level.
 """
 
 RETURN_MARGIN, RETURN_THRESHOLD = 0.25, 40.0

@@ -59,13 +59,13 @@ def needed_beliefs(beliefs: Beliefs, experience: Experience) -> Beliefs:
     A task without rewards takes the best arm for the mean of all tasks, and samples arms that are
     equally good for it, as all are where there is no mean. While all rewards are equal, every arm
     is sampled.
-    Else an arm is tried for two reasons. Greedy decisions teach little of it, as
+    Else an arm is tried if two things hold. Greedy decisions teach little of it, as
     :func:`neglected_arms` says: that is where arms repeat. And it is worth trying: its expected
     improvement on the best arm, as many times as the task has had rewards of such arms (see
     :func:`similar_rewards`), exceeds the expected loss of trying it once. Such an arm is valued
     with optimism: its value is raised by ``OPTIMISM`` times as much as its standard deviation is
-    above that of the greedy arm, and sampled with ``SAMPLED`` times as much. The part of a variance
-    that is due to noise is scaled by the calibration.
+    above that of the greedy arm, and drawn with a standard deviation of ``SAMPLED`` times that. The
+    part of a variance that is due to noise is scaled by the calibration.
 
     ``TaskPosteriors.greedy`` is a short cut for requests in which no arm is to be sampled, whatever
     the task has had of such arms: a change has to be made there too, and in C.

@@ -57,7 +57,7 @@ def _present(values: Doubles) -> Bits:
 
 def _single(values: Doubles) -> Bits:
     """Tell which numbers single precision holds."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         return np.asarray(values.astype(np.float32) == values)
 
 

@@ -207,7 +207,7 @@ def _after_change(state: State, following: State, news: Pending, *, n_new: int) 
             kind=state.kind,
             likelihood=state.likelihood,
         )
-        onset = state.detector.onset(news.squares, news.expected)
+        onset = state.detector.onset(news.resolved_squares, news.expected)
         recent = news.part(slice(onset, None))
         found = refitted(_compared(fresh, recent), recent, len(recent.tasks))
         found.before = _kept(state, news, n_new, onset) if state.on_change == "adapt" else None

@@ -247,7 +247,7 @@ def _fit_alone(
         if abs(gain) < config.ALONE_TOLERANCE:
             break
         if step and at != before[0]:  # the rule alone is slow where there is little noise
-            slope = float(np.clip((gain - before[1]) / (at - before[0]), -1.0, -0.05))
+            slope = _slope((at, gain), before)
         most = float(np.log(config.VARIANCE_STEP))
         factor, before = float(np.exp(np.clip(-gain / slope, -most, most))), (at, gain)
         factors = replace(factors, isotropic=factor * factors.rho * found.noise, noise=found.noise)
@@ -256,6 +256,17 @@ def _fit_alone(
         likelihood = rows.likelihood(factors.rho, start.center)
     found = fit_isotropic(likelihood, factors, noise=bounds)
     return Fit(FittedPrior.of(found, likelihood, start=start, before=factors), likelihood)
+
+
+def _slope(here: tuple[float, float], before: tuple[float, float]) -> float:
+    """Return the slope of MacKay's rule by the secant of two points with their gains.
+
+    It is -1, as if the rule were right, where gains do not shrink: a long step could lead anywhere.
+    """
+    (at, gain), (last, last_gain) = here, before
+    if abs(gain) > config.SHRINKING * abs(last_gain):
+        return -1.0
+    return float(np.clip((gain - last_gain) / (at - last), -1.0, -0.05))
 
 
 def _feature_second_moment(rows: Products, coordinates: Coordinates) -> Doubles:

@@ -83,6 +83,7 @@ class Information(NamedTuple):
         """Return the factor of MacKay's rule by which the isotropic variance grows.
 
         Before any reward, ``rho / expected`` has an F distribution with k and k degrees of freedom.
+        Where L explains all that is expected, that is its limit, which draws rho to 0.
         """
         k = config.SIGNAL_FREEDOM
         gained = np.trace(self.pull_products) / noise + k / rho
@@ -202,7 +203,7 @@ class MarginalLikelihood:
             if np.array_equal(scaled, at.scaled):
                 return at
         at = _At(scaled, [_Roots(*low_rank_roots(X, scaled)[:2]) for X, _ in self.blocks])
-        self._kept = [*self._kept[1 - config.KEPT_ROOTS :], at]
+        self._kept = [*self._kept, at][-config.KEPT_ROOTS :]
         return at
 
     def squares(self) -> float:
