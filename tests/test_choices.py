@@ -288,7 +288,9 @@ def test_arrays_that_cannot_be_used_are_refused(bad: dict[str, Any], told: str) 
 def test_a_file_becomes_a_table(tmp_path: Path) -> None:
     table = choice_file(written(tmp_path))
     assert table.tasks.tolist() == ["shop", "site", "shop"]
-    assert table.feature_names == ("price", "new")  # not what is text
+    assert table.feature_names == ("price", "new", *(f"note={text}" for text in "abcdef"))
+    assert table.arms[..., 2:].sum(axis=2).tolist() == [[1, 1]] * 3
+    assert table.arms[0, :, 2:].argmax(axis=1).tolist() == [0, 2]
     assert table.arm_names.tolist() == [["tea", "milk"]] * 3
     assert table.arms[..., 0].tolist() == [[1, 3], [4, 2], [5, 6]]
     assert table.rewards.tolist() == [[1, 0], [1, 0], [0, 1]]
@@ -312,15 +314,21 @@ def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     ("changed", "told"),
     [
         ({"arm": None}, "no column arm; choices.csv has: request, task, price"),
-        ({"request": list("xyxyxx")}, "request x has 4 arms and request y has 2; requests with"),
-        ({"request": list("xyxyzw")}, "request x has 2 arms and request z has 1; .* drop requests"),
+        (
+            {"request": list("xyxyxx")},
+            r"request y has 2 arm.* most have 4 \(1 of 2 do not\); requests with",
+        ),
+        (
+            {"request": list("xyxyzw")},
+            r"request z has 1 arm.* most have 2 \(2 of 4 do not\); .* drop these",
+        ),
         ({"arm": ["tea", "milk", "tea", "tea", "tea", "milk"]}, "request x has the arm tea twice"),
         ({"task": list("aabaab")}, "request x has rows of several tasks; give every request one"),
         ({"reward": ["good"] * 6}, "column reward holds text; rewards must be numbers"),
         ({"reward": [1, None, 0, 0, 0, 0]}, "column reward has 1 missing value"),
         ({"price": [1.0, None, 2.0, 2.0, 2.0, 2.0]}, "column price has 1 missing value"),
         ({"request": ["x", None, "x", "y", "z", "z"]}, "1 of 6 request labels are missing"),
-        ({"price": None, "new": None}, "no feature columns"),
+        ({"price": None, "new": None, "note": None}, "no feature columns"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(
@@ -328,6 +336,23 @@ def test_a_file_that_cannot_be_used_says_why(
 ) -> None:
     with pytest.raises(DataError, match=told):
         choice_file(written(tmp_path, **changed))
+
+
+def test_text_alone_is_features_and_a_missing_cell_is_no_text(tmp_path: Path) -> None:
+    note = ["hot", None, "cold", "hot", "hot", None]
+    table = choice_file(written(tmp_path, price=None, new=None, note=note))
+    assert table.feature_names == ("note=cold", "note=hot")
+    assert table.arms.tolist() == [[[0, 1], [1, 0]], [[0, 1], [0, 0]], [[0, 1], [0, 0]]]
+
+
+def test_columns_with_many_texts_are_left_out_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    many: dict[str, object] = {"price": [1.0] * 60, "new": [True] * 60, "reward": [0, 1] * 30}
+    many |= {"request": [f"{n // 2}" for n in range(60)], "arm": ["tea", "milk"] * 30}
+    many |= {"task": ["shop"] * 60, "note": [f"note {n}" for n in range(60)]}
+    assert choice_file(written(tmp_path, **many)).feature_names == ("price", "new")
+    assert "these columns are left out: note (60 different texts); encode" in caplog.text
 
 
 def test_a_column_cannot_be_two_things(tmp_path: Path) -> None:

@@ -384,3 +384,9 @@ def test_values_that_look_alike_are_told() -> None:
     found = infer_fields({"sky": ["rain", "Rain ", "sun"] * 20, "kind": ["a", "b", "a"] * 20})
     assert "differ in case or spaces only: sky ('Rain ' and 'rain')" in str(found)
     assert "case" not in str(infer_fields({"kind": ["a", "b", "a"] * 20}))
+
+
+def test_the_cell_that_made_text_of_a_column_is_named_alone() -> None:
+    schema = Schema(arm={"price": Number()})
+    with pytest.raises(DataError, match=r"price: expected a number, got 'cheap' in row 1$"):
+        schema.encode({"price": np.array(["2.2", "cheap", "3.5"], object)})

@@ -245,7 +245,9 @@ def check_shape(arms: ArrayLike, n_asked: int, dim: int) -> Floats:
     if phi.dtype.kind not in "biuf":
         raise DataError(f"arms must be real numbers, got values of type {phi.dtype}")
     if phi.ndim != 3 or len(phi) != n_asked or phi.shape[1] < 1:
-        raise DataError(f"expected arms (m, K, d) for m = {n_asked} tasks, got shape {phi.shape}")
+        hint = "; one request's arms are arms[None]" if n_asked == 1 and phi.ndim == 2 else ""
+        got = f"{phi.shape}{hint}"
+        raise DataError(f"expected arms (m, K, d) for m = {n_asked} tasks, got shape {got}")
     if phi.shape[2] != dim:
         raise DataError(f"expected arms of {dim} features, got {phi.shape[2]}")
     kept = phi.dtype is _DOUBLE or phi.dtype == np.float32
@@ -290,10 +292,8 @@ def check_rewards(rewards: ArrayLike, n_asked: int) -> NDArray[np.float64]:
     if are_at_most(y, LARGEST_VALUE):
         return y if y.flags.c_contiguous else np.ascontiguousarray(y)
     if not np.isfinite(y).all():
-        first = int(np.flatnonzero(~np.isfinite(y))[0])
-        raise DataError(
-            f"reward {first} is {y[first]}; leave out decisions whose reward is not known"
-        )
+        i = int(np.flatnonzero(~np.isfinite(y))[0])
+        raise DataError(f"reward {i} is {y[i]}; leave out decisions whose reward is not known")
     raise DataError(
         f"a reward is {np.abs(y).max():.3g} in size, at most {LARGEST_VALUE:g} can be squared; "
         "scale rewards to about 1"

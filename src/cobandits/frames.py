@@ -33,7 +33,8 @@ __all__ = [
 
 INTERCEPT = "(intercept)"
 
-MISSING_CELLS = ("", "NA", "N/A", "NULL", "null")  # cells of a CSV file that hold no value
+# Cells of a CSV file that hold no value.
+MISSING_CELLS = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "NaN", "nan", "None")
 _FIRST_ROWS = 10_000  # of a CSV file, which tell the types of its columns
 _PARQUET = (".parquet", ".pq")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}

@@ -165,7 +165,11 @@ class EnvironmentOptions:
     ] = None
     file: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Rows (classification, choices) or a log (replay)."),
+        typer.Option(
+            metavar="FILE",
+            help="Labelled rows (classification), a row per request and arm (choices), "
+            "or a log (replay).",
+        ),
     ] = None
     request: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The request of a row (choices).")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -19,6 +20,8 @@ __all__ = ["ChoiceTable", "choice_file", "numbered"]
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
+
+_MOST_TEXTS = 50  # of a column that becomes features
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,8 +97,9 @@ def choice_file(
     path : str or Path
     request, task, arm, reward : str
         Columns: which request a row belongs to, its task, the name of the arm, and the reward
-        (for a choice among alternatives 1 if this arm was chosen, else 0). All other columns
-        with numbers are features.
+        (for a choice among alternatives 1 if this arm was chosen, else 0). All other columns are
+        features: numbers as they are, and of text a column of 0 and 1 per value. A column with
+        more than 50 different texts is left out, and a warning says so.
     """
     path = Path(path)
     state = path.stat() if path.is_file() else None  # a file that changes is read again
@@ -108,9 +112,13 @@ def _read_choices(
     path: Path, _version: tuple[int, int], columns: tuple[str, str, str, str]
 ) -> ChoiceTable:
     frame = read_frame(path)
-    features = _feature_columns(frame, path.name, columns)
+    numbers, texts = _feature_columns(frame, path.name, columns)
     request, task, arm, reward = columns
-    parts = columns_of(frame, task=task, reward=reward, features=features)
+    names, dummies = _dummies(frame, texts, path.name)
+    parts = columns_of(
+        frame, task=task, reward=reward, features=numbers, intercept=bool(names and not numbers)
+    )
+    features = np.hstack([parts.features[:, : len(numbers)], dummies])
     asked, arms = (
         checked_labels(f"{name} labels", np.asarray(frame[name].to_numpy()), len(frame))
         for name in (request, arm)
@@ -125,15 +133,17 @@ def _read_choices(
         )
     return ChoiceTable(
         tasks=tasks[:, 0],
-        arms=parts.features[order].reshape(len(tasks), K, -1),
+        arms=features[order].reshape(len(tasks), K, -1),
         rewards=parts.rewards[order].reshape(-1, K),
-        feature_names=parts.names,
+        feature_names=(*numbers, *names),
         arm_names=arms[order].reshape(-1, K),
     )
 
 
-def _feature_columns(frame: Frame, file: str, columns: Sequence[str]) -> list[str]:
-    """Return the columns with numbers besides the four named ones, which must be there."""
+def _feature_columns(
+    frame: Frame, file: str, columns: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return the columns with numbers, and the others, besides the four that must be there."""
     names = list(frame.columns)
     if missing := [name for name in columns if name not in names]:
         raise DataError(
@@ -143,7 +153,36 @@ def _feature_columns(frame: Frame, file: str, columns: Sequence[str]) -> list[st
     if len(set(columns)) < len(columns):
         raise DataError("request, task, arm and reward must be different columns")
     others = [name for name in names if name not in columns]
-    return [name for name in others if _are_numbers(np.asarray(frame[name].to_numpy()))]
+    numbers = [name for name in others if _are_numbers(np.asarray(frame[name].to_numpy()))]
+    return numbers, [name for name in others if name not in numbers]
+
+
+def _dummies(frame: Frame, columns: Sequence[str], file: str) -> tuple[list[str], Floats]:
+    """Return a column of 0 and 1 per text of each column, (rows, texts), and their names.
+
+    Cells that are missing have 0 in all of them.
+    """
+    names, found, left_out = [], [np.zeros((len(frame), 0))], []
+    for column in columns:
+        cells = np.asarray(frame[column].to_numpy()).tolist()
+        texts = sorted({str(cell) for cell in cells if cell is not None})
+        if len(texts) > _MOST_TEXTS:
+            left_out.append(f"{column} ({len(texts)} different texts)")
+            continue
+        names += [f"{column}={text}" for text in texts]
+        found.append(
+            np.array(
+                [[cell is not None and str(cell) == text for text in texts] for cell in cells],
+                float,
+            )
+        )
+    if left_out:
+        logging.getLogger("cobandits").warning(
+            "of %s these columns are left out: %s; encode them as numbers to use them",
+            file,
+            ", ".join(left_out),
+        )
+    return names, np.hstack(found)
 
 
 def _are_numbers(values: NDArray[Any]) -> bool:
@@ -154,13 +193,14 @@ def _by_request(requests: NDArray[Any], arms: NDArray[Any]) -> tuple[Codes, int]
     """Return the order that sorts rows by request and arm, (rows,), and the arms per request."""
     asked, offered = numbered(requests), numbered(arms)
     counts = np.bincount(asked)
-    K = int(counts[0])
+    often = np.bincount(counts)
+    K = int(np.flatnonzero(often == often.max())[-1])  # as most requests have
     if (counts != K).any():
-        odd = int(np.flatnonzero(counts != K)[0])
+        odd = np.flatnonzero(counts != K)
         raise DataError(
-            f"request {requests[0]} has {K} arms and request {requests[asked == odd][0]} has "
-            f"{counts[odd]}; requests with different numbers of arms cannot be played yet: add "
-            "the missing arms, or drop requests that have more or fewer than the others"
+            f"request {requests[asked == odd[0]][0]} has {counts[odd[0]]} arm(s), and most "
+            f"have {K} ({len(odd)} of {len(counts)} do not); requests with different numbers of "
+            "arms cannot be played yet: add the missing arms, or drop these requests"
         )
     order = np.lexsort((offered, asked))
     twice = np.flatnonzero((np.diff(asked[order]) == 0) & (np.diff(offered[order]) == 0))

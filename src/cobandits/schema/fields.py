@@ -45,7 +45,7 @@ class Number(Field):
 
     def _encode(self, field: str, values: Values, problems: Problems, out: Doubles) -> None:
         numbers, bad = as_numbers(values)
-        problems.bad_values(field, "a number", values.cells, bad)
+        problems.bad_numbers(field, values.cells, bad)
         filled = np.where(values.missing, self.fill, numbers)
         out[:, 0] = (filled - self.centre) / self.scale
 
@@ -155,7 +155,7 @@ class Cyclic(Field):
 
     def _encode(self, field: str, values: Values, problems: Problems, out: Doubles) -> None:
         numbers, bad = as_numbers(values)
-        problems.bad_values(field, "a number", values.cells, bad)
+        problems.bad_numbers(field, values.cells, bad)
         out[:] = _on_circle(numbers / self.period) * ~values.missing[:, None]
 
 

@@ -61,6 +61,11 @@ class Problems:
             more = f" and {len(where) - _SHOWN} more" if len(where) > _SHOWN else ""
             self.add(field, f"expected {expected}, got {shown}{more}")
 
+    def bad_numbers(self, field: str, values: Cells, bad: Mask) -> None:
+        """Add the values where ``bad``; where such a one made text of a column, it alone."""
+        words = bad & ~np.fromiter(map(_reads_as_number, values.tolist()), np.bool_, len(values))
+        self.bad_values(field, "a number", values, words if words.any() else bad)
+
     def refuse(self) -> None:
         """Raise one error that names all problems, if there are any."""
         if self._found:
@@ -95,6 +100,14 @@ def _array(cells: object) -> Cells:
     array = np.empty(len(listed), object)
     array[:] = listed
     return array
+
+
+def _reads_as_number(value: object) -> bool:
+    try:
+        float(str(value))
+    except ValueError:
+        return False
+    return True
 
 
 def _is_missing(value: object) -> bool:
