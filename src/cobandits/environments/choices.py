@@ -36,7 +36,7 @@ class Choices:
         A real data set, of ``datasets.REAL``: yogurt, movielens, ... It needs the extra ``real``.
     file, request, task, arm, reward : str, optional
         A Parquet, CSV or TSV file with a row per request and arm, and its columns. All other
-        columns with numbers are features.
+        columns are features, as :func:`~cobandits.datasets.choice_file` says.
     table : ChoiceTable, optional
         Arrays.
     n_tasks : int

@@ -118,9 +118,8 @@ class Factors:
         So many that the log-likelihood, with the noise that suits it, is largest when each column
         is charged what the widest direction that noise alone makes would gain. Where T tasks share
         nothing, the sample variance of that one of p directions exceeds what is expected by the
-        share ``x = 2 sqrt(p / T) + p / T`` (Marchenko and Pastur),
-        which gains ``T (x - log(1 + x)) / 2``: about 0.7 to 1 for each of its p numbers where p is
-        at most 4 T. Akaike asks for 1.
+        share ``x = 2 sqrt(p / T) + p / T`` (Marchenko and Pastur), which gains ``T (x - log(1 + x))
+        / 2``: about 0.7 to 1 for each of its p numbers where p is at most 4 T. Akaike asks for 1.
         """
         U, roots, _ = np.linalg.svd(self.L, full_matrices=False)
         noises = np.unique([bounds.clip(self.noise * factor) for factor in config.CLEAR_NOISES])
