@@ -115,6 +115,7 @@ class Together:
     def play(self, step: int, asked: list[tuple[Decide, Any]]) -> float:
         """Decide for all shops, and tell the sales of earlier decisions; return what was sold."""
         self.now += STEP
+        self.engine.settle()  # twenty minutes are long enough to learn what is known
         told = self._later.pop(step, [])
         answers = self.space.ask([*told, *(decide for decide, _ in asked)])
         earned = 0.0

@@ -16,5 +16,5 @@ def test_shops_that_learn_together_sell_more(tmp_path: Path) -> None:
     found.loader.exec_module(shop)
     sold = shop.main(str(tmp_path / "shops"))
     assert sold["together"] > 1.3 * sold["random"]
-    assert sold["together"] > 0.95 * sold["alone"]
+    assert sold["together"] > sold["alone"]
     assert (tmp_path / "shops.svg").read_text().startswith("<?xml")
