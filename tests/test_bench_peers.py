@@ -47,7 +47,7 @@ from benchmarks.peers.play import Play, TooSlowError, Trial
 from benchmarks.peers.runs import FailedError, MissingError, Runner
 from benchmarks.peers.speed import Size, Speed, _means, measure
 from benchmarks.peers.tuning import Run
-from benchmarks.peers.workloads import Workload, quick, workloads
+from benchmarks.peers.workloads import WHOLE, Workload, quick, workloads
 from cobandits.decisions import Decisions
 from cobandits.environments import Synthetic
 from cobandits.environments.choices import Choices
@@ -209,7 +209,7 @@ def test_workloads_are_as_announced() -> None:
         assert every[name].for_tuning(shares=False).made().n_tasks == 10
         assert every[name].is_there
     assert set(quick()) < set(every)
-    assert {every[name].name for name in every} >= {found.WHOLE, *found.LARGE}
+    assert {every[name].name for name in every} >= {WHOLE, *found.LARGE}
 
 
 # ---- plays
@@ -296,6 +296,24 @@ def test_what_was_played_is_kept_and_read_again(tmp_path: Path) -> None:
     assert [len(list(tmp_path.glob("tiny-*-play-*.jsonl"))), len(trials)] == [1, 2]
     assert _play(replace(runner, may_run=False), one) == trials
     assert len(runner.days) == 1
+
+
+def test_plays_of_other_libraries_are_kept_apart_unless_they_are_timed(tmp_path: Path) -> None:
+    ours, others = tmp_path / "ours", tmp_path / "others"
+    runner = Runner(folder=ours, rivals=others)
+    _play(runner, adapters.peers()[SHARED])
+    _play(runner, adapters.peers()[RIDGE])
+    [of_shared], [of_ridge] = ours.iterdir(), others.iterdir()
+    assert "shared" in of_shared.name
+    assert "ridge" in of_ridge.name
+    timed = replace(TINY, name=WHOLE)
+    runner.play(
+        adapters.peers()[RIDGE],
+        timed,
+        trials=[0],
+        choices=tuning.points(adapters.peers()[RIDGE].grid)[:1],
+    )
+    assert [path.name.startswith(WHOLE) for path in sorted(ours.iterdir())] == [True, False]
 
 
 def _play(runner: Runner, one: Peer) -> list[Trial]:

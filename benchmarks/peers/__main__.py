@@ -2,7 +2,8 @@
 
 Sections are ``regret`` (all plays), ``speed`` (timed alone, after them), ``install`` and
 ``page``, which runs nothing. What was run is kept in ``results/peers``, a file each, and is not run
-again: remove the files of what changed. The page shows all that was run.
+again: remove the files of what changed. Regret of other libraries is kept in the repository
+(``benchmarks/peers/rivals``). The page shows all that was run.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks.peers import pictures
-from benchmarks.peers.collect import FOLDER, SECTIONS, Asked, Scale, find
+from benchmarks.peers.collect import FOLDER, RIVALS, SECTIONS, Asked, Scale, find
 from benchmarks.peers.found import Found
 from benchmarks.peers.page import page, with_short
 from benchmarks.peers.runs import LIMIT
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         workloads=told.workloads,
         jobs=told.jobs,
         limit=told.limit,
+        rivals=None if told.quick else RIVALS,
     )
     scale = Scale.quick() if told.quick else Scale()
     began = perf_counter()

@@ -12,17 +12,18 @@ from pathlib import Path
 from benchmarks.peers import adapters
 from benchmarks.peers.code import user_lines
 from benchmarks.peers.contract import Peer
-from benchmarks.peers.found import WHOLE, Found
+from benchmarks.peers.found import Found
 from benchmarks.peers.install import Install
 from benchmarks.peers.play import Parameters
 from benchmarks.peers.runs import LIMIT, FailedError, MissingError, Runner, installed
 from benchmarks.peers.speed import Size, Speed
 from benchmarks.peers.tuning import Grid, Run, points, run
-from benchmarks.peers.workloads import Workload, quick, workloads
+from benchmarks.peers.workloads import WHOLE, Workload, quick, workloads
 
-__all__ = ["FOLDER", "SECTIONS", "Asked", "Scale", "find"]
+__all__ = ["FOLDER", "RIVALS", "SECTIONS", "Asked", "Scale", "find"]
 
 FOLDER = Path("results") / "peers"
+RIVALS = Path("benchmarks") / "peers" / "rivals"
 SECTIONS = ("regret", "speed", "install", "page")
 
 
@@ -55,12 +56,19 @@ class Asked:
     jobs: int = 1
     limit: float = LIMIT
     folder: Path = FOLDER
+    rivals: Path | None = None  # where plays of other libraries are kept, if not there too
     days: set[str] = field(default_factory=set)  # on which what is shown ran
 
     def runner(self, section: str) -> Runner:
         """Return what runs a section, or only reads what is kept of it."""
         may_run = section in self.sections
-        return Runner(folder=self.folder, may_run=may_run, limit=self.limit, days=self.days)
+        return Runner(
+            folder=self.folder,
+            rivals=self.rivals,
+            may_run=may_run,
+            limit=self.limit,
+            days=self.days,
+        )
 
     def takes(self, peer: str, workload: str) -> bool:
         """Tell whether a peer is to be run on a workload."""

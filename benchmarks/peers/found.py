@@ -13,7 +13,7 @@ from benchmarks.peers.contract import Peer, Unable
 from benchmarks.peers.install import OURS, Install
 from benchmarks.peers.speed import Speed
 from benchmarks.peers.tuning import Run
-from benchmarks.peers.workloads import Workload
+from benchmarks.peers.workloads import WHOLE, Workload
 from benchmarks.timing import geometric_mean
 from cobandits.intervals import t_interval
 
@@ -21,7 +21,6 @@ __all__ = ["LARGE", "SHARED", "Found", "Measure", "Ratio"]
 
 SHARED = "cobandits shared"
 LARGE = ("unequal", "T100-r8")  # workloads whose memory is shown
-WHOLE = "T100-r8"  # the workload whose plays are timed whole
 
 
 @dataclass(frozen=True, kw_only=True)

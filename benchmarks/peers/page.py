@@ -102,7 +102,8 @@ def _introduction(found: Found) -> str:
     )
     return (
         "`make bench-peers` makes this page, in an environment of its own, and keeps what was run "
-        f"in `results/peers`. {len(found.peers)} learners of this library and of "
+        "in `results/peers`, and plays of other libraries in `benchmarks/peers/rivals`. "
+        f"{len(found.peers)} learners of this library and of "
         f"{', '.join(libraries)} play the same tasks, arms and noise. Synthetic tasks have "
         "100 features (50 where rates are unequal), 5 arms and noise of standard deviation 0.001 "
         "unless said otherwise; T tasks share a basis of rank r. Yogurt and MovieLens are real: "
@@ -212,8 +213,9 @@ def _on_costs() -> str:
         "At 100 features and 5 arms, with the parameters of T=100 r=8, after 100 rewards per task. "
         "*One* is a request for one of 100 tasks, by decision and update; *batch* all 100 tasks at "
         "once, a decision with its update: medians of repetitions, in turn in one process. "
-        "For `shared` that is between refits of the prior. *Whole* is all seconds of a play of "
-        "T=100 r=8 by the number of decisions, with every refit; plays run beside each other. "
+        "For `shared` that is between refits of the prior. *Whole* is all the time of a play of "
+        "T=100 r=8 by the number of decisions, with every refit. These times are CPU time of the "
+        "process, on one machine. "
         "Memory is what a play adds at its peak to the process, imports and rounds aside. "
         "`pip install` is into a fresh environment without a cache, with all that a library "
         "needs and NumPy; the first decision includes the import. Lines are those of the learner's "

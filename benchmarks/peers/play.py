@@ -17,7 +17,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Play:
     seed: int
     trials: Sequence[int]
     choices: Sequence[Parameters]
-    limit: float  # seconds of all trials of one choice
+    limit: float  # CPU seconds of all trials of one choice
 
     def __str__(self) -> str:
         return json.dumps(asdict(self))
@@ -59,8 +59,8 @@ class Trial:
     trial: int
     regret: float  # per task, over all rounds
     at_random: float  # what playing at random is expected to have
-    deciding: float  # seconds
-    learning: float  # seconds
+    deciding: float  # CPU seconds, which other work does not change much
+    learning: float  # CPU seconds
     decisions: int
     peak: int  # bytes
     added: int  # bytes above what was held before the learner was made
@@ -81,7 +81,7 @@ def play(told: Play) -> Iterator[Trial]:
     environment = environments.make(told.environment, told.options)
     for parameters in told.choices:
         _warm_up(peer, parameters)
-        end = perf_counter() + told.limit
+        end = process_time() + told.limit
         for trial in told.trials:
             rounds = list(environment.rounds(told.rounds, seed=told.seed, trial=trial))
             setting = Setting(
@@ -96,17 +96,17 @@ def play(told: Play) -> Iterator[Trial]:
 def step(
     learner: Learner, tasks: Codes, arms: Floats, rewards: Floats
 ) -> tuple[Codes, float, float]:
-    """Decide and learn once; return the chosen arms and the seconds of each.
+    """Decide and learn once; return the chosen arms and the CPU seconds of each.
 
     ``rewards`` are those of all arms, (m, K).
     """
-    began = perf_counter()
+    began = process_time()
     chosen = learner.decide(tasks, arms)
-    decided = perf_counter()
+    decided = process_time()
     paid = rewards[np.arange(len(tasks)), chosen]  # (m,); an arm that is none is an error here
-    paying = perf_counter()
+    paying = process_time()
     learner.learn(tasks, arms, chosen, paid)
-    return chosen, decided - began, perf_counter() - paying
+    return chosen, decided - began, process_time() - paying
 
 
 def seed_of(seed: int, trial: int) -> int:
@@ -132,7 +132,7 @@ def _played(
         regret += best - asked.means[np.arange(len(chosen)), chosen].sum()
         at_random += best - asked.means.mean(axis=1).sum()
         deciding, learning = deciding + seconds[0], learning + seconds[1]
-        if perf_counter() > end:
+        if process_time() > end:
             raise TooSlowError
     peak = peak_bytes()
     return Trial(

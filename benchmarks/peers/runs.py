@@ -15,12 +15,13 @@ from time import perf_counter
 
 from benchmarks.flagship.kept import Kept, NotRunError
 from benchmarks.peers.contract import Peer
+from benchmarks.peers.install import OURS
 from benchmarks.peers.play import STOPPED, Parameters, Play, Trial
-from benchmarks.peers.workloads import SEED, Workload
+from benchmarks.peers.workloads import SEED, WHOLE, Workload
 
 __all__ = ["LIMIT", "FailedError", "MissingError", "Runner", "installed", "plain"]
 
-LIMIT = 300.0  # seconds of all trials with one choice of parameters
+LIMIT = 300.0  # CPU seconds of all trials with one choice of parameters
 
 
 class MissingError(Exception):
@@ -36,10 +37,12 @@ class Runner:
     """Runs what is missing, if it may.
 
     What is kept is of one version of a library. How an adapter is written is not part of it:
-    where that changes, remove its files.
+    where that changes, remove its files. Plays of other libraries are kept in ``rivals``, where
+    that is given; those that are timed beside ours are not, since times are of one machine.
     """
 
     folder: Path
+    rivals: Path | None = None
     may_run: bool = True
     limit: float = LIMIT
     days: set[str] = field(default_factory=set)  # on which what was asked for ran
@@ -65,17 +68,20 @@ class Runner:
         )
         what = "tuning" if trials[0] < 0 else "play"
         name = f"{workload.name}-{plain(peer.name)}-{what}"
-        lines = self.lines(name, f"{_version(peer)}: {told}", ["play", str(told)])
+        rival = peer.library != OURS and workload.name != WHOLE
+        lines = self.lines(name, f"{_version(peer)}: {told}", ["play", str(told)], rival=rival)
         found = [json.loads(line) for line in lines]
         if STOPPED in found[-1]:
             raise MissingError(f"more than {found[-1][STOPPED]:,.0f} s")
         return [Trial(**line) for line in found]
 
-    def lines(self, name: str, said: str, words: Sequence[str]) -> list[str]:
+    def lines(
+        self, name: str, said: str, words: Sequence[str], *, rival: bool = False
+    ) -> list[str]:
         """Return what ``python -m benchmarks.peers.<words>`` printed."""
-        kept = Kept(self.folder, may_run=self.may_run, tells=False)
+        kept = Kept(self.folder, rivals=self.rivals, may_run=self.may_run, tells=False)
         try:
-            lines = kept.lines(name, said, lambda: self._printed(name, words))
+            lines = kept.lines(name, said, lambda: self._printed(name, words), rival=rival)
         except NotRunError as error:
             raise MissingError("not run") from error
         self.days.update(kept.days)

@@ -8,9 +8,19 @@ from dataclasses import dataclass, replace
 from cobandits import datasets, environments
 from cobandits.environments import Environment
 
-__all__ = ["SEED", "TASKS_ALONE", "TASKS_SHARING", "Options", "Workload", "quick", "workloads"]
+__all__ = [
+    "SEED",
+    "TASKS_ALONE",
+    "TASKS_SHARING",
+    "WHOLE",
+    "Options",
+    "Workload",
+    "quick",
+    "workloads",
+]
 
 SEED = 7
+WHOLE = "T100-r8"  # the workload whose plays are timed whole
 TASKS_ALONE, TASKS_SHARING = 10, 25  # that are tuned on, where tasks do not share and where they do
 
 Options = Mapping[str, float | bool | str]  # of an environment
