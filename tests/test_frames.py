@@ -260,6 +260,9 @@ def test_file_of_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(b"")
     with pytest.raises(DataError, match="cannot be read"):
         read_frame(tmp_path / "rows.csv")
+    (tmp_path / "rows.csv").write_bytes("city,clicks\nZürich,1\n".encode("latin-1"))
+    with pytest.raises(DataError, match="write it in UTF-8"):
+        read_frame(tmp_path / "rows.csv")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from inspect import signature
+from typing import Any
 
 import numpy as np
 import pytest
@@ -687,6 +688,16 @@ def test_parameters_are_checked() -> None:
         fresh("thompson", scale=-1.0)
     with pytest.raises(ConfigurationError, match="number or 'theory'"):
         fresh("mtlr-oful", radius="big")
-    with pytest.raises(ConfigurationError, match="n_tasks must be at least 1"):
+    with pytest.raises(ConfigurationError, match="n_tasks must be a whole number from 1 on"):
         LinUCB(dim=3, n_tasks=0)
     assert vars(fresh("lrrl", rank=np.int64(1)))["rank"] == 1
+
+
+@pytest.mark.parametrize("name", ["dim", "n_tasks"])
+@pytest.mark.parametrize("value", [0, -1, 2.0, "3"])
+def test_numbers_of_features_and_tasks_are_whole(name: str, value: Any) -> None:
+    sizes: dict[str, Any] = {"dim": 3, "n_tasks": 2, name: value}
+    with pytest.raises(ConfigurationError, match=f"{name} must be a whole number from 1 on"):
+        policies.Shared(**sizes)
+    sizes[name] = np.int64(3)
+    assert getattr(policies.Shared(**sizes), name) == 3

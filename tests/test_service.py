@@ -410,6 +410,23 @@ def test_measures_count_decisions(service: Running) -> None:
     assert service.get("/metrics", key=None).kind == "unauthorised"
 
 
+def test_measures_tell_what_the_engine_was_busy_with(service: Running) -> None:
+    def counts() -> list[float]:
+        text = service.get("/metrics").body.decode()
+        return [
+            float(re.findall(rf'engine_seconds_count{{work="{work}"}} (\S+)', text)[0])
+            for work in ("answers", "disk", "learning")
+        ]
+
+    decided(service)
+    before = counts()
+    decided(service)
+    assert all(now > then for now, then in zip(counts(), before, strict=True))
+    sums = re.findall(r"engine_seconds_sum\S* (\S+)", service.get("/metrics").body.decode())
+    assert all(float(one) > 0 for one in sums)
+    assert len(sums) == 3
+
+
 # ---- Starting and stopping
 
 

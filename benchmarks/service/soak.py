@@ -2,9 +2,12 @@
 
 Decisions come at a fixed rate, half of what the service must sustain, and some of them get a reward
 of a world in which tasks share three directions. Once a second the service is asked how many
-rewards wait to be learned, and whether a prior is being learned or has just been installed: the
-longest answer of such a second is the pause by that refit, at most. It takes 1.5 kB of disk per
-decision: 8 GB in half an hour.
+rewards wait to be learned, and whether a prior is being learned or has just been installed. The
+longest answers of such seconds and of others are shown. A refit is held to what the engine's thread
+says: how long it learned, or wrote or installed a prior, between two groups of requests, and how
+long a group took besides its transaction, as a refit beside it may make it slow. How long
+transactions of requests wait for the disk is shown too. It takes 1.5 kB of disk per decision: 8 GB
+in half an hour.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ REQUESTS = 2000  # that are sent again and again
 RANK, NOISE = 3, 0.5
 PATH = "/v1/spaces/load/decisions"
 ID, ARM = re.compile(rb'"id":"([^"]+)"'), re.compile(rb'"arm":"(\d+)"')
+BUSY = re.compile(rb'cobandits_engine_seconds_bucket\{le="(\S+)",work="(\w+)"\} (\S+)')
 MEASURE = re.compile(rb'cobandits_(\w+)\{space="load"\} (\S+)')
 FLAT = 1.05  # memory of the last third of the time, as a share of that of the second
 LAG = 1.0  # seconds
@@ -56,6 +60,7 @@ class Soak:
     lags: list[float] = field(default_factory=list)  # seconds, as often
     longest: list[float] = field(default_factory=list)  # answer since the last look, in seconds
     refitted: list[bool] = field(default_factory=list)  # whether a prior was learned meanwhile
+    busy: dict[str, float] = field(default_factory=dict)  # seconds, at most, by kind of work
     slots: itertools.count[int] = field(default_factory=itertools.count)
     start: float = field(default_factory=time.perf_counter)
 
@@ -111,6 +116,7 @@ async def watch(soak: Soak) -> None:
         soak.lags.append(found["rewards_not_learned"] / (soak.rate * soak.rewarded))
         soak.memory.append(process.memory_info().rss)
         soak.refitted.append(bool(found["refitting"]) or found["version_age_seconds"] < 1.5)
+        soak.busy = busy(body)
         soak.longest.append(max(soak.latencies[seen:], default=0.0))
         seen = len(soak.latencies)
         if len(soak.memory) % 60 == 0:
@@ -120,6 +126,15 @@ async def watch(soak: Soak) -> None:
                 f"{dict(soak.statuses)}", flush=True
             )  # fmt: skip
     ends[1].close()
+
+
+def busy(measures: bytes) -> dict[str, float]:
+    """Return, by kind of work, the least edge in seconds that holds all times of the engine."""
+    found: dict[str, tuple[float, float]] = {}  # the edge, and how many are within it
+    for edge, work, count in BUSY.findall(measures):
+        if work.decode() not in found or float(count) > found[work.decode()][1]:
+            found[work.decode()] = float(edge), float(count)
+    return {work: edge for work, (edge, _) in found.items()}
 
 
 async def _run(soak: Soak) -> None:
@@ -148,6 +163,9 @@ def main(minutes: float = 30.0, rate: float = 3000.0, rewarded: float = 0.3) -> 
         f"longest answer of a second, median and longest: {_milliseconds(pauses)} in {len(pauses)} "
         f"with a refit, {_milliseconds(others)} in {len(others)} without"
     )
+    within = {work: f"{1e3 * edge:g} ms" for work, edge in soak.busy.items()}
+    print(f"the engine's thread, each time within: {within}")
+    paused = max(soak.busy["learning"], soak.busy["answers"])
     checks = {
         f"no error: {dict(soak.statuses)}": soak.statuses.keys() <= {201, 202},
         f"the rate was kept: {reached:.0f} of {rate:.0f}": reached >= 0.98 * rate,
@@ -155,9 +173,7 @@ def main(minutes: float = 30.0, rate: float = 3000.0, rewarded: float = 0.3) -> 
             last.mean() <= FLAT * second.mean()
         ),
         f"lag: {max(soak.lags):.2f} s, at most {LAG:g}": max(soak.lags) <= LAG,
-        f"pause by a refit: {1e3 * pauses.max():.0f} ms, at most {1e3 * PAUSE:g}": (
-            pauses.max() <= PAUSE
-        ),
+        f"pause by learning: within {1e3 * paused:g} ms, at most {1e3 * PAUSE:g}": paused <= PAUSE,
     }
     for name, holds in checks.items():
         print(f"{'holds' if holds else 'DOES NOT HOLD'}  {name}")

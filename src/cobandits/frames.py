@@ -101,9 +101,10 @@ def read_frame(path: str | Path) -> Frame:
             frame = _read_csv(polars, path, _SEPARATORS[suffix])
     except (polars.exceptions.PolarsError, OSError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(
-            f"{path.name} cannot be read ({reason}); it may be truncated or of another format"
-        ) from error
+        advice = "it may be truncated or of another format"
+        if "utf-8" in reason.lower():
+            advice = "write it in UTF-8, or as Parquet"
+        raise DataError(f"{path.name} cannot be read ({reason}); {advice}") from error
     return frame
 
 

@@ -21,6 +21,7 @@ from cobandits.engine.policies import SpacePolicy, close, policy_for, read_polic
 from cobandits.engine.settings import Settings
 from cobandits.engine.snapshots import unpacked
 from cobandits.engine.stores import Batch, Query, Store
+from cobandits.engine.times import Times
 from cobandits.engine.uploads import policy_of
 
 __all__ = ["Clock", "Core", "decision_key"]
@@ -53,6 +54,9 @@ class Core:
         self.folds: dict[int, SpaceFold] = {}
         self.deleted: set[int] = set()  # spaces whose events are not all erased yet
         self.last, self.at = 0, 0
+        # Of each transaction; of each group of requests, without its transaction; and of what is
+        # done between two groups: learning, snapshots and commands, with their transactions.
+        self.times = {"disk": Times(), "answers": Times(), "learning": Times()}
         self._doubt: _Doubt | None = None
         self._broken = False
 
@@ -221,7 +225,7 @@ class Core:
         """
         self._settle_doubt()
         try:
-            self.store.append(batch)
+            self._append(batch)
         except StoreError:
             if not batch.events:
                 self._doubt = _Doubt([], apply)
@@ -231,6 +235,13 @@ class Core:
                 raise
             return
         self._applied(batch.events, apply)
+
+    def _append(self, batch: Batch) -> None:
+        begin = time.monotonic()
+        try:
+            self.store.append(batch)
+        finally:
+            self.times["disk"].add(time.monotonic() - begin)
 
     def _applied(self, events: list[Event], apply: Callable[[], None]) -> None:
         if events:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from cobandits.engine.core import Core
 from cobandits.engine.messages import when
+from cobandits.engine.times import Times
 
 __all__ = ["SpaceStatus", "Status"]
 
@@ -31,6 +32,7 @@ class Status:
     events: int  # in the log
     at: datetime.datetime  # of the last one
     spaces: dict[str, SpaceStatus]
+    times: Mapping[str, Times]  # of the engine's thread, each time: "answers", "disk", "learning"
 
     @property
     def refitting(self) -> bool:
@@ -51,4 +53,4 @@ class Status:
             )
             for fold in core.folds.values()
         }
-        return cls(events=core.last, at=when(core.at), spaces=spaces)
+        return cls(events=core.last, at=when(core.at), spaces=spaces, times=core.times)

@@ -129,11 +129,14 @@ class Writer:
     def _turn(self) -> None:
         tickets, commands = self._inbox.collected(self._patience(), self._took)
         self._mend()
+        times, begin = self.core.times, time.monotonic()
         if tickets:
-            begin = time.monotonic()
+            waited = times["disk"].total
             self._answer(tickets)
             self._asked = time.monotonic()
             self._took = self._asked - begin
+            times["answers"].add(self._took - (times["disk"].total - waited))
+            begin = self._asked
         for command in commands:
             command.run()
         try:
@@ -143,6 +146,7 @@ class Writer:
         if self._pieces.due(self._asked):
             self._pieces.write_one(self.core.commit)
         self.tick()
+        times["learning"].add(time.monotonic() - begin)
 
     def _mend(self) -> None:
         """Make spaces anew that have lost a process; what was answered is in the log."""

@@ -54,9 +54,10 @@ class Policy(ABC):
     labels: bool = False  # whether tasks are known by labels, not by numbers
 
     def __init__(self, *, dim: int, n_tasks: int | None = None) -> None:
-        for name, value in (("dim", dim), ("n_tasks", n_tasks)):
-            if value is not None and value < 1:
-                raise ConfigurationError(f"{name} must be at least 1, got {value}")
+        given: dict[str, Any] = {"dim": dim, "n_tasks": 1 if n_tasks is None else n_tasks}
+        for name, value in given.items():
+            if not (isinstance(value, int | np.integer) and value >= 1):
+                raise ConfigurationError(f"{name} must be a whole number from 1 on, got {value!r}")
         self.dim, self.n_tasks = dim, n_tasks
         self._lock = RLock()  # what is learned is written in place
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -17,27 +16,11 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from cobandits.engine.status import Status
+from cobandits.engine.times import Times
 
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
-_EDGES = [*(f"{edge:g}" if edge < 1 else f"{float(edge)}" for edge in _SECONDS), "+Inf"]
-
-
-class _Times:
-    """How long answers took: how many within each edge, and all together."""
-
-    __slots__ = ("counts", "total")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(_SECONDS) + 1)
-        self.total = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Take one."""
-        self.counts[bisect_left(_SECONDS, seconds)] += 1
-        self.total += seconds
 
 
 class Metrics(Collector):
@@ -49,7 +32,7 @@ class Metrics(Collector):
 
     def __init__(self, *, waiting: Callable[[], float]) -> None:
         self._waiting = waiting
-        self._times: dict[str, _Times] = {}
+        self._times: dict[str, Times] = {}
         self._answers: Counter[tuple[str, int]] = Counter()  # by call and status
         self._decisions: Counter[str] = Counter()  # by space
         self._rewards: Counter[tuple[str, str]] = Counter()  # by space and status
@@ -58,7 +41,7 @@ class Metrics(Collector):
         """Count one answer."""
         times = self._times.get(call)
         if times is None:
-            times = self._times[call] = _Times()
+            times = self._times[call] = Times()
         times.add(seconds)
         self._answers[call, status] += 1
 
@@ -98,7 +81,7 @@ class Metrics(Collector):
             "cobandits_request_seconds", "Time from the request to its answer", labels=["call"]
         )
         for call, times in list(self._times.items()):
-            latency.add_metric([call], _cumulative(times.counts), times.total)
+            latency.add_metric([call], times.within, times.total)
         yield latency
         answers = CounterMetricFamily(
             "cobandits_requests", "Requests by answer", labels=["call", "status"]
@@ -121,15 +104,6 @@ class Metrics(Collector):
         yield GaugeMetricFamily(
             "cobandits_waiting_requests", "Requests that wait for the log", value=self._waiting()
         )
-
-
-def _cumulative(counts: list[int]) -> list[tuple[str, float]]:
-    """Return how many are within each edge."""
-    found, total = [], 0
-    for edge, count in zip(_EDGES, counts, strict=True):
-        total += count
-        found.append((edge, float(total)))
-    return found
 
 
 class _Engine(Collector):
@@ -161,5 +135,11 @@ class _Engine(Collector):
             for space, value in by_space.items():
                 gauge.add_metric([space], value)
             yield gauge
+        turns = HistogramMetricFamily(
+            "cobandits_engine_seconds", "What the engine's thread was busy with", labels=["work"]
+        )
+        for work, times in self._status.times.items():
+            turns.add_metric([work], times.within, times.total)
+        yield turns
         events = float(self._status.events)
         yield GaugeMetricFamily("cobandits_log_events", "In the log", value=events)

@@ -83,8 +83,8 @@ class PostgresStore(SQLStore):
         while not _has_lock(writer):
             if time.monotonic() >= end:
                 raise OwnedError(
-                    f"another process decides on {self}; end it first, or open it to read "
-                    "alone (readonly=True)"
+                    f"another process decides on {self}; end it first, or only read it: "
+                    "Engine.open(..., readonly=True)"
                 )
             time.sleep(_PAUSE)
 

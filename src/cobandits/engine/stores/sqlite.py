@@ -88,7 +88,7 @@ class SQLiteStore(SQLStore):
             claim.close()
             raise OwnedError(
                 f"another process, or another engine in this one, decides on {self._path}; "
-                "end it first, or open it to read alone (readonly=True)"
+                "end it first, or only read it: Engine.open(..., readonly=True)"
             ) from error
         return claim
 
