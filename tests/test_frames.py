@@ -260,8 +260,12 @@ def test_file_of_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(b"")
     with pytest.raises(DataError, match="cannot be read"):
         read_frame(tmp_path / "rows.csv")
-    (tmp_path / "rows.csv").write_bytes("city,clicks\nZürich,1\n".encode("latin-1"))
-    with pytest.raises(DataError, match="write it in UTF-8"):
+
+
+@pytest.mark.parametrize("text", ["city,clicks\nZürich,1\n", "città,clicks\nRome,1\n"])
+def test_text_that_is_not_utf_8_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "rows.csv").write_bytes(text.encode("latin-1"))
+    with pytest.raises(DataError, match="text must be in UTF-8"):
         read_frame(tmp_path / "rows.csv")
 
 

@@ -694,10 +694,11 @@ def test_parameters_are_checked() -> None:
 
 
 @pytest.mark.parametrize("name", ["dim", "n_tasks"])
-@pytest.mark.parametrize("value", [0, -1, 2.0, "3"])
-def test_numbers_of_features_and_tasks_are_whole(name: str, value: Any) -> None:
+@pytest.mark.parametrize("value", [0, -1, 2.0, "3", True])
+@pytest.mark.parametrize("policy", [policies.Shared, policies.Ridge])
+def test_numbers_of_features_and_tasks_are_whole(policy: Any, name: str, value: Any) -> None:
     sizes: dict[str, Any] = {"dim": 3, "n_tasks": 2, name: value}
     with pytest.raises(ConfigurationError, match=f"{name} must be a whole number from 1 on"):
-        policies.Shared(**sizes)
+        policy(**sizes)
     sizes[name] = np.int64(3)
-    assert getattr(policies.Shared(**sizes), name) == 3
+    assert getattr(policy(**sizes), name) == 3

@@ -3,11 +3,10 @@
 Decisions come at a fixed rate, half of what the service must sustain, and some of them get a reward
 of a world in which tasks share three directions. Once a second the service is asked how many
 rewards wait to be learned, and whether a prior is being learned or has just been installed. The
-longest answers of such seconds and of others are shown. A refit is held to what the engine's thread
-says: how long it learned, or wrote or installed a prior, between two groups of requests, and how
-long a group took besides its transaction, as a refit beside it may make it slow. How long
-transactions of requests wait for the disk is shown too. It takes 1.5 kB of disk per decision: 8 GB
-in half an hour.
+longest answers of such seconds and of others are shown. What is held to a bound is how long the
+engine's thread learned, installed a prior or did something else between two groups of requests, and
+how long it decided for a group, as a refit beside it may make that slow. How long transactions wait
+for the disk is shown too. It takes 1.5 kB of disk per decision: 8 GB in half an hour.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ BUSY = re.compile(rb'cobandits_engine_seconds_bucket\{le="(\S+)",work="(\w+)"\} 
 MEASURE = re.compile(rb'cobandits_(\w+)\{space="load"\} (\S+)')
 FLAT = 1.05  # memory of the last third of the time, as a share of that of the second
 LAG = 1.0  # seconds
-PAUSE = 0.05  # seconds
+PAUSE = 0.05  # seconds: an edge of the histograms
 
 
 @dataclass
@@ -134,6 +133,8 @@ def busy(measures: bytes) -> dict[str, float]:
     for edge, work, count in BUSY.findall(measures):
         if work.decode() not in found or float(count) > found[work.decode()][1]:
             found[work.decode()] = float(edge), float(count)
+    if not found:
+        raise ValueError("the service does not say what its engine was busy with")
     return {work: edge for work, (edge, _) in found.items()}
 
 
@@ -165,7 +166,7 @@ def main(minutes: float = 30.0, rate: float = 3000.0, rewarded: float = 0.3) -> 
     )
     within = {work: f"{1e3 * edge:g} ms" for work, edge in soak.busy.items()}
     print(f"the engine's thread, each time within: {within}")
-    paused = max(soak.busy["learning"], soak.busy["answers"])
+    paused = max(edge for work, edge in soak.busy.items() if work != "disk")
     checks = {
         f"no error: {dict(soak.statuses)}": soak.statuses.keys() <= {201, 202},
         f"the rate was kept: {reached:.0f} of {rate:.0f}": reached >= 0.98 * rate,
@@ -173,7 +174,9 @@ def main(minutes: float = 30.0, rate: float = 3000.0, rewarded: float = 0.3) -> 
             last.mean() <= FLAT * second.mean()
         ),
         f"lag: {max(soak.lags):.2f} s, at most {LAG:g}": max(soak.lags) <= LAG,
-        f"pause by learning: within {1e3 * paused:g} ms, at most {1e3 * PAUSE:g}": paused <= PAUSE,
+        f"engine besides the disk: within {1e3 * paused:g} ms, at most {1e3 * PAUSE:g}": (
+            paused <= PAUSE
+        ),
     }
     for name, holds in checks.items():
         print(f"{'holds' if holds else 'DOES NOT HOLD'}  {name}")

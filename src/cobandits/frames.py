@@ -35,6 +35,7 @@ INTERCEPT = "(intercept)"
 
 # Cells of a CSV file that hold no value.
 MISSING_CELLS = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "NaN", "nan", "None")
+_ON_ENCODING = "; text must be in UTF-8"
 _FIRST_ROWS = 10_000  # of a CSV file, which tell the types of its columns
 _PARQUET = (".parquet", ".pq")
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -101,10 +102,10 @@ def read_frame(path: str | Path) -> Frame:
             frame = _read_csv(polars, path, _SEPARATORS[suffix])
     except (polars.exceptions.PolarsError, OSError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        advice = "it may be truncated or of another format"
-        if "utf-8" in reason.lower():
-            advice = "write it in UTF-8, or as Parquet"
-        raise DataError(f"{path.name} cannot be read ({reason}); {advice}") from error
+        raise DataError(
+            f"{path.name} cannot be read ({reason}); it may be truncated or of another format"
+            f"{_ON_ENCODING if 'utf-8' in reason.lower() else ''}"
+        ) from error
     return frame
 
 
@@ -127,8 +128,11 @@ def _read_csv(polars: ModuleType, path: Path, separator: str) -> Frame:
 
 def _check_separator(path: Path, separator: str) -> None:
     """Refuse a file whose first line has another separator instead."""
-    with path.open(encoding="utf-8", errors="replace") as file:
-        header = file.readline()
+    with path.open(encoding="utf-8") as file:
+        try:
+            header = file.readline()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path.name} cannot be read ({error}){_ON_ENCODING}") from error
     names = {",": "commas", "\t": "tabs", ";": "semicolons"}
     other = next((s for s in names if s in header), separator)
     if separator not in header and other != separator:

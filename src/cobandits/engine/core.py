@@ -54,9 +54,7 @@ class Core:
         self.folds: dict[int, SpaceFold] = {}
         self.deleted: set[int] = set()  # spaces whose events are not all erased yet
         self.last, self.at = 0, 0
-        # Of each transaction; of each group of requests, without its transaction; and of what is
-        # done between two groups: learning, snapshots and commands, with their transactions.
-        self.times = {"disk": Times(), "answers": Times(), "learning": Times()}
+        self.disk = Times()  # of transactions that add to the log
         self._doubt: _Doubt | None = None
         self._broken = False
 
@@ -241,7 +239,7 @@ class Core:
         try:
             self.store.append(batch)
         finally:
-            self.times["disk"].add(time.monotonic() - begin)
+            self.disk.add(time.monotonic() - begin)
 
     def _applied(self, events: list[Event], apply: Callable[[], None]) -> None:
         if events:

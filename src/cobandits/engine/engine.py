@@ -202,7 +202,8 @@ class Engine:
 
     def status(self) -> Status:
         """Return how the engine is: what waits, and whether a prior is being learned."""
-        return self._writer.call(lambda: Status.of(self._core, self._writer.refitting))
+        writer = self._writer
+        return writer.call(lambda: Status.of(self._core, writer.refitting, writer.times))
 
     def verify(self) -> Verification:
         """Replay the log from its start: every decision and every bit of the state must be equal.

@@ -11,6 +11,7 @@ from cobandits.engine.errors import OwnedError
 from cobandits.engine.events import Event
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.jobs import Call, Job
+from cobandits.engine.times import Times
 
 __all__ = ["Reader"]
 
@@ -25,6 +26,7 @@ class Reader:
 
     def __init__(self, core: Core) -> None:
         self.core = core
+        self.times: dict[str, Times] = {}  # it has no thread of its own
         self._lock = threading.RLock()
 
     def put(self, _: Call | Job) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cobandits.engine.core import Core
 from cobandits.engine.messages import when
-from cobandits.engine.times import Times
+from cobandits.engine.times import Histogram, Times
 
 __all__ = ["SpaceStatus", "Status"]
 
@@ -32,7 +32,10 @@ class Status:
     events: int  # in the log
     at: datetime.datetime  # of the last one
     spaces: dict[str, SpaceStatus]
-    times: Mapping[str, Times]  # of the engine's thread, each time: "answers", "disk", "learning"
+    # What the engine's thread was busy with, each time: "answers" to a group of requests,
+    # "learning" (and installing a prior), "commands" (others', between two groups), and, of none
+    # of these, "disk": adding to the log, and writing snapshots.
+    times: Mapping[str, Histogram]
 
     @property
     def refitting(self) -> bool:
@@ -40,7 +43,7 @@ class Status:
         return any(one.refitting for one in self.spaces.values())
 
     @classmethod
-    def of(cls, core: Core, refitting: Collection[int]) -> Status:
+    def of(cls, core: Core, refitting: Collection[int], times: Mapping[str, Times]) -> Status:
         """Return how it is now."""
         spaces = {
             fold.name: SpaceStatus(
@@ -53,4 +56,5 @@ class Status:
             )
             for fold in core.folds.values()
         }
-        return cls(events=core.last, at=when(core.at), spaces=spaces, times=core.times)
+        seen = {work: one.histogram for work, one in times.items()}
+        return cls(events=core.last, at=when(core.at), spaces=spaces, times=seen)

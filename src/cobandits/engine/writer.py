@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from cobandits.engine.core import Core
@@ -19,6 +20,7 @@ from cobandits.engine.learning import Learning
 from cobandits.engine.pieces import QUIET, Pieces
 from cobandits.engine.retention import remove_events
 from cobandits.engine.stores import Batch
+from cobandits.engine.times import Times
 from cobandits.engine.versions import drop_snapshots
 from cobandits.errors import ClusterError
 
@@ -35,6 +37,8 @@ class Writer:
 
     def __init__(self, core: Core) -> None:
         self.core = core
+        self.times = {work: Times() for work in ("answers", "learning", "commands")}
+        self.times["disk"] = core.disk
         self._inbox = Inbox()
         self._pieces = Pieces()  # of snapshots, to be written
         self._asked = 0.0  # when there last were requests,
@@ -129,24 +133,37 @@ class Writer:
     def _turn(self) -> None:
         tickets, commands = self._inbox.collected(self._patience(), self._took)
         self._mend()
-        times, begin = self.core.times, time.monotonic()
         if tickets:
-            waited = times["disk"].total
-            self._answer(tickets)
+            begin = time.monotonic()
+            with self._busy("answers"):
+                self._answer(tickets)
             self._asked = time.monotonic()
             self._took = self._asked - begin
-            times["answers"].add(self._took - (times["disk"].total - waited))
-            begin = self._asked
         for command in commands:
-            command.run()
-        try:
-            self._learning.step()
-        except (EngineError, ClusterError):  # away, or not ours: the next turn tries again
-            time.sleep(_PAUSE / 10)
+            with self._busy("commands"):
+                command.run()
+        if self._learning.has_work:
+            self._learn()
         if self._pieces.due(self._asked):
             self._pieces.write_one(self.core.commit)
         self.tick()
-        times["learning"].add(time.monotonic() - begin)
+
+    def _learn(self) -> None:
+        try:
+            with self._busy("learning"):
+                self._learning.step()
+        except (EngineError, ClusterError):  # away, or not ours: the next turn tries again
+            time.sleep(_PAUSE / 10)
+
+    @contextmanager
+    def _busy(self, work: str) -> Iterator[None]:
+        """Count how long the thread is busy with this, transactions aside."""
+        begin, waited = time.monotonic(), self.core.disk.total
+        try:
+            yield
+        finally:
+            waited = self.core.disk.total - waited
+            self.times[work].add(time.monotonic() - begin - waited)
 
     def _mend(self) -> None:
         """Make spaces anew that have lost a process; what was answered is in the log."""
@@ -159,7 +176,8 @@ class Writer:
             warn = logging.getLogger("cobandits").warning
             warn("a process of %r has ended; it is learned again from the log", fold.name)
             try:
-                self.core.rebuild(fold)
+                with self._busy("learning"):
+                    self.core.rebuild(fold)
             except Exception as error:  # the next turn tries again, and others get their answers
                 warn("%r could not be learned again: %s", fold.name, error)
 

@@ -54,10 +54,9 @@ class Policy(ABC):
     labels: bool = False  # whether tasks are known by labels, not by numbers
 
     def __init__(self, *, dim: int, n_tasks: int | None = None) -> None:
-        given: dict[str, Any] = {"dim": dim, "n_tasks": 1 if n_tasks is None else n_tasks}
-        for name, value in given.items():
-            if not (isinstance(value, int | np.integer) and value >= 1):
-                raise ConfigurationError(f"{name} must be a whole number from 1 on, got {value!r}")
+        _check_whole("dim", dim)
+        if n_tasks is not None:
+            _check_whole("n_tasks", n_tasks)
         self.dim, self.n_tasks = dim, n_tasks
         self._lock = RLock()  # what is learned is written in place
 
@@ -249,3 +248,9 @@ class Clock:
         counts = np.bincount(tasks, minlength=len(self._counts))
         counts[: len(self._counts)] += self._counts
         return counts
+
+
+def _check_whole(name: str, value: Any) -> None:
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not (is_whole and value >= 1):
+        raise ConfigurationError(f"{name} must be a whole number from 1 on, got {value!r}")

@@ -81,7 +81,7 @@ class Metrics(Collector):
             "cobandits_request_seconds", "Time from the request to its answer", labels=["call"]
         )
         for call, times in list(self._times.items()):
-            latency.add_metric([call], times.within, times.total)
+            latency.add_metric([call], *times.histogram)
         yield latency
         answers = CounterMetricFamily(
             "cobandits_requests", "Requests by answer", labels=["call", "status"]
@@ -138,8 +138,8 @@ class _Engine(Collector):
         turns = HistogramMetricFamily(
             "cobandits_engine_seconds", "What the engine's thread was busy with", labels=["work"]
         )
-        for work, times in self._status.times.items():
-            turns.add_metric([work], times.within, times.total)
+        for work, histogram in self._status.times.items():
+            turns.add_metric([work], *histogram)
         yield turns
         events = float(self._status.events)
         yield GaugeMetricFamily("cobandits_log_events", "In the log", value=events)
