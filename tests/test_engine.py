@@ -151,6 +151,16 @@ def test_the_same_id_gets_the_first_answer_and_another_body_is_refused(engine: E
     assert elsewhere.number != first.number
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+def test_what_no_address_can_hold_is_no_id_and_no_name(engine: Engine, name: str) -> None:
+    space = engine.space("teas", SCHEMA)
+    with pytest.raises(DataError, match="no address can hold"):
+        asked(space, id=name)
+    with pytest.raises(DataError, match="no address can hold"):
+        engine.space(name, SCHEMA)
+    assert asked(space, id="...").id == "..."
+
+
 def test_a_reward_counts_exactly_once(engine: Engine) -> None:
     space = engine.space("teas", SCHEMA)
     made = asked(space)

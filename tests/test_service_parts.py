@@ -19,8 +19,9 @@ import pytest
 from cobandits.client import AsyncClient, Client, ServiceError
 from cobandits.client.exchange import answer
 from cobandits.engine import Answer, Engine, OverloadedError, Reward, Space
-from cobandits.errors import CobanditsError, ConfigurationError
+from cobandits.errors import CobanditsError, ConfigurationError, DataError
 from cobandits.service import ServiceSettings
+from cobandits.service.asgi import _problem_reply
 from cobandits.service.bridge import Asked, Bridge
 from cobandits.service.dashboard.charts import reward_chart
 from cobandits.service.dashboard.tally import Cell, Tally
@@ -209,6 +210,15 @@ def test_what_nobody_foresaw_is_told_without_its_text() -> None:
     assert (problem.kind, "secret" in problem.detail) == ("internal", False)
     assert problem_of(OverloadedError("4096 wait")).retry == 1.0
     assert {kind.status for kind in KINDS.values()} >= {400, 401, 403, 404, 409, 413, 422, 429, 507}
+
+
+def test_the_log_says_what_was_refused(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "cobandits.service"):
+        _problem_reply(DataError("price: expected a number"), "r-1")
+    [record] = caplog.records
+    line = json.loads(JSONLines().format(record))
+    found = line["message"], line["request"], line["detail"]
+    assert found == ("refused", "r-1", "price: expected a number")
 
 
 def test_a_line_of_the_log_is_json_with_its_error() -> None:

@@ -47,7 +47,7 @@ def prepared(asked: Decide, schema: Schema, *, plain: bool = False) -> Prepared:
     A ``plain`` request was read from JSON, so that reading it once more would change nothing.
     """
     if asked.id is not None:
-        check_name(asked.id, "id")
+        check_in_address(asked.id, "id")
         if is_made(asked.id):
             raise DataError(
                 f"the id {asked.id!r} has the form of ids that are made; choose another form"
@@ -108,6 +108,13 @@ def check_name(given: object, what: str) -> str:
             f"got {given!r:.60}"
         )
     return given
+
+
+def check_in_address(given: object, what: str) -> str:
+    """Return a name that stands in addresses of the service; refuse one that no address holds."""
+    if check_name(given, what) in (".", ".."):
+        raise DataError(f"{what} must not be {given!r}, which no address can hold")
+    return str(given)
 
 
 def arm_ids(request: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cobandits.engine.core import Clock, Core
-from cobandits.engine.encoding import check_name
+from cobandits.engine.encoding import check_in_address
 from cobandits.engine.events import Event, space_body
 from cobandits.engine.fold import SpaceFold
 from cobandits.engine.policies import SpacePolicy, close, started, warm_up
@@ -110,7 +110,7 @@ class Engine:
             As in :class:`Settings`. Those of a space that is there must be as they are;
             :meth:`Space.change` changes them.
         """
-        check_name(name, "name")
+        check_in_address(name, "name")
         policy = self._started(name, schema, dim, settings)
         try:
             return self._writer.call(lambda: self._space(name, schema, dim, seed, settings, policy))

@@ -210,6 +210,9 @@ def _problem_reply(error: Exception, request: str) -> Reply:
     problem = problem_of(error)
     if problem.kind == "internal":
         LOGGER.error("failed", exc_info=error, extra={"fields": {"request": request}})
+    else:
+        fields = {"request": request, "problem": problem.kind, "detail": problem.detail}
+        LOGGER.info("refused", extra={"fields": fields})
     headers: list[tuple[bytes, bytes]] = []
     if problem.retry is not None:
         headers.append((b"retry-after", str(max(1, round(problem.retry))).encode()))
