@@ -584,6 +584,9 @@ def test_the_tool_runs_what_is_named_and_goes_on_where_it_was(
     tool.main(["--quick"])
     assert {path: path.stat().st_mtime_ns for path in folder.glob("*.jsonl")} == files
     assert (folder / "preview.md").read_text(encoding="utf-8") == text
+    (folder / "preview.md").write_text("of a whole run")
+    tool.main(["regret", "--quick"])
+    assert (folder / "preview.md").read_text() == "of a whole run"
 
 
 def test_only_what_is_asked_for_is_run() -> None:

@@ -3,7 +3,8 @@
 Sections are ``regret`` (all plays), ``speed`` (timed alone, after them), ``install`` and
 ``page``, which runs nothing. What was run is kept in ``results/peers``, a file each, and is not run
 again: remove the files of what changed. Regret of other libraries is kept in the repository
-(``benchmarks/peers/rivals``). The page shows all that was run.
+(``benchmarks/peers/rivals``). The page shows all that was run; it is written where it is named, or
+no section is.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PICTURES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the named sections, and write the page of all that was run."""
+    """Run the named sections."""
     told = _parser().parse_args(arguments)
     for name in told.sections:
         if name not in SECTIONS:  # argparse's own check refuses no names at all
@@ -48,11 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     scale = Scale.quick() if told.quick else Scale()
     began = perf_counter()
     found = find(asked, scale)
-    path = FOLDER / "preview.md" if told.quick else PAGE
-    _write(found, path, asked.days)
-    if not told.quick and README.exists():
-        text = README.read_text(encoding="utf-8")
-        write_whole(README, with_short(text, found).encode())
+    path = FOLDER
+    if "page" in asked.sections:
+        path = FOLDER / "preview.md" if told.quick else PAGE
+        _write(found, path, asked.days)
+        if not told.quick and README.exists():
+            text = README.read_text(encoding="utf-8")
+            write_whole(README, with_short(text, found).encode())
     print(f"{perf_counter() - began:.0f} s. All of it is in {path}.")
 
 
