@@ -214,7 +214,7 @@ def _on_costs() -> str:
         "*One* is a request for one of 100 tasks, by decision and update; *batch* all 100 tasks at "
         "once, a decision with its update: medians of repetitions, in turn in one process. "
         "For `shared` that is between refits of the prior. *Whole* is all the time of a play of "
-        "T=100 r=8 by the number of decisions, with every refit. All are CPU times, of one machine. "
+        "T=100 r=8 by the number of decisions, with every refit. All are CPU times of one machine. "
         "Memory is what a play adds at its peak to the process, imports and rounds aside. "
         "`pip install` is into a fresh environment without a cache, with all that a library "
         "needs and NumPy; the first decision includes the import. Lines are those of the learner's "
