@@ -110,6 +110,18 @@ def test_a_batch_is_written_as_a_whole_or_not_at_all(make: Make) -> None:
     assert [e.number for e in store.read()] == [1, 2]
 
 
+@needs_postgres
+def test_an_owner_waits_for_its_own_last_connection_to_be_gone(postgres: Iterator[str]) -> None:
+    address = next(postgres)
+    first, second = open_store(address, create=True), open_store(address, create=True)
+    first.acquire()
+    threading.Timer(0.3, first.close).start()
+    second.reconnect()
+    second.append(Batch(events=[event(1)]))
+    assert second.last() == (1, 10)
+    second.close()
+
+
 def test_there_is_one_owner_at_a_time_and_readers_are_never_refused(make: Make) -> None:
     first, second, reader = make(), make(), make()
     first.acquire()

@@ -33,6 +33,7 @@ _COLUMN_TYPES = ("int8", "int8", "int8", "text", "int8", "int8", "float8", "text
 _SCHEMA = "cobandits"
 _LOCK = 0x636F6261  # "coba": the owner's advisory lock, one per database
 _PATIENCE = 5.0  # seconds for the server to notice that an earlier owner was killed
+_OWN_PATIENCE = 1.0  # seconds for our own last connection to be gone
 _PAUSE = 0.05  # seconds between two attempts
 _KEY = "INSERT INTO keys (space, key, number) VALUES (%s, %s, %s)"
 _PART = """INSERT INTO snapshot_parts (space, number, part, data) VALUES (%s, %s, %s, %s)
@@ -77,7 +78,7 @@ class PostgresStore(SQLStore):
                 raise
             self._writer = writer
 
-    def _claim(self, writer: Connection, patience: float = 0.0) -> None:
+    def _claim(self, writer: Connection, patience: float) -> None:
         """Take the owner's lock; a server notices late that the process which held it is gone."""
         end = time.monotonic() + patience
         while not _has_lock(writer):
@@ -133,7 +134,7 @@ class PostgresStore(SQLStore):
         with self._translated():
             writer = self._connected()
             try:
-                self._claim(writer)
+                self._claim(writer, patience=_OWN_PATIENCE)
             except BaseException:
                 writer.close()
                 raise
