@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -60,26 +61,21 @@ def grown(before: Status, after: Status) -> set[str]:
     }
 
 
-def test_the_disk_is_no_part_of_answers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("where", "name", "slow", "work"),
+    [(SQLiteStore, "append", slow_append, "disk"), (Learning, "step", slow_step, "learning")],
+)
+def test_what_takes_long_counts_once_also_where_it_fails(
+    tmp_path: Path, where: type, name: str, slow: Callable[..., None], work: str
+) -> None:
     with Engine.open(tmp_path / "a.db") as engine:
         space = engine.space("s", dim=1)
         engine.settle()
         before = engine.status()
-        with patch.object(SQLiteStore, "append", slow_append):
+        with patch.object(where, name, slow):
             decided(space)
             engine.settle()
-        assert grown(before, engine.status()) == {"disk"}
-
-
-def test_learning_counts_also_where_it_fails(tmp_path: Path) -> None:
-    with Engine.open(tmp_path / "a.db") as engine:
-        space = engine.space("s", dim=1)
-        engine.settle()
-        before = engine.status()
-        with patch.object(Learning, "step", slow_step):
-            decided(space)
-            engine.settle()
-        assert grown(before, engine.status()) == {"learning"}
+        assert grown(before, engine.status()) == {work}
 
 
 def test_a_command_is_neither(tmp_path: Path) -> None:

@@ -110,11 +110,10 @@ def check_name(given: object, what: str) -> str:
     return given
 
 
-def check_in_address(given: object, what: str) -> str:
-    """Return a name that stands in addresses of the service; refuse one that no address holds."""
+def check_in_address(given: object, what: str) -> None:
+    """Refuse what is no name, and what cannot stand in an address of the service."""
     if check_name(given, what) in (".", ".."):
         raise DataError(f"{what} must not be {given!r}, which no address can hold")
-    return str(given)
 
 
 def arm_ids(request: dict[str, Any]) -> list[str]:
